@@ -1,7 +1,9 @@
 """The capacity model against real brokers: throughput of loads it was not fitted to, and waits under open-loop load.
 
 Throughput: half of a grid of subscriptions, copies and sizes (the white fields of a chessboard) is fitted, below
-saturation and in it; the model then predicts what saturated brokers carry on the black fields.
+saturation and in it; the model then predicts what saturated brokers carry on the black fields. The loop of a broker is
+what limits it, so both sides count by its processor time: what other programs or the thread that writes the record take
+of a processor that they share is in neither.
 
 Waits: see `bench/capacity_waits.py`.
 """
@@ -23,15 +25,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.capacity_waits import KINDS, wait_errors, waits_of
+from bench.capacity_waits import KINDS, waits_of
+from bench.wait_table import wait_errors
 from postroad.broker import Broker, Limits, Outbox, PublisherNumbers
 from postroad.capacity import (
     BATCHED,
     FORMS,
     LINEAR,
+    BatchSamples,
     fit_every_form,
 )
 from postroad.lab.calibration import (
+    Cell,
     MeasuredCell,
     Programme,
     batch_messages,
@@ -70,7 +75,7 @@ class Settings(NamedTuple):
     wait_seconds: float
 
 
-FULL = Settings(Programme((0, 100, 1_000, 10_000), (0, 1, 4, 16), (100, 1_000), (1, 16, 256), 1.0), 6.0)
+FULL = Settings(Programme((0, 100, 1_000, 10_000), (0, 1, 4, 16), (100, 1_000), (1, 16, 256), 1.0), 7.5)
 SMOKE = Settings(Programme((0, 50), (0, 1, 2), (100, 500), (1, 16), 0.05), 0.1)
 
 
@@ -87,11 +92,17 @@ def is_white(one: MeasuredCell, programme: Programme) -> bool:
     return sum(places) % 2 == 0
 
 
-def saturated_rate(costs: BatchCosts, one: MeasuredCell) -> float:
+def saturated_rate(costs: BatchCosts, cell: Cell) -> float:
     """What the costs predict: as many messages in a batch as a read takes, or as there are."""
-    cell, batch = one.cell, batch_messages(one.cell)
-    each = costs.marginal(cell.subscriptions + cell.copies, cell.copies, message_bytes(cell))
-    return batch / (costs.fixed(cell.copies) + batch * each)
+    batch = saturated_batch(cell)
+    return float(batch.messages[0] / costs.seconds(batch)[0])
+
+
+def saturated_batch(cell: Cell) -> BatchSamples:
+    """The batch that a broker serves again and again under this load; its seconds are not known."""
+    messages = batch_messages(cell)
+    row = (messages, cell.subscriptions + cell.copies, messages * cell.copies, cell.copies)
+    return BatchSamples(*(np.array([figure]) for figure in (*row, messages * message_bytes(cell), math.nan)))
 
 
 def throughput_errors(measured: Sequence[MeasuredCell], programme: Programme) -> dict[str, Any]:
@@ -102,16 +113,20 @@ def throughput_errors(measured: Sequence[MeasuredCell], programme: Programme) ->
     black = [one for one in measured if one.cell.saturated and one.bursts and not is_white(one, programme)]
     conclusive = [one for one in black if one.conclusive]
     errors: dict[str, list[float]] = {form.name: [] for form in FORMS}
-    print(f"{'subscriptions':>13} {'copies':>6} {'bytes':>6} {'measured/s':>11} {'ours':>6} {'linear':>7}  processors")
+    heads = ("subscriptions", "copies", "bytes", "measured/s", "ours/s", "linear/s", "ours", "linear", "loop", "all")
+    print("saturated brokers: messages per second of the loop's processor time; processors that loop and process used")
+    print(" ".join(f"{head:>13}" if place < 6 else f"{head:>7}" for place, head in enumerate(heads)))
     for one in conclusive or black:
-        # By the processor time that the broker had: others may have held the processor for some of the time.
-        carried = one.rate / one.busy
-        off = {name: saturated_rate(found, one) / carried - 1 for name, found in costs.items()}
+        told = {name: saturated_rate(found, one.cell) for name, found in costs.items()}
+        off = {name: rate / one.carried - 1 for name, rate in told.items()}
         for name, error in off.items():
             errors[name].append(abs(error))
+        rates = (one.carried, told[BATCHED.name], told[LINEAR.name])
         print(
-            f"{one.cell.subscriptions:13,} {one.cell.copies:6} {one.cell.size:6,} {carried:11,.0f} "
-            f"{100 * off[BATCHED.name]:+5.0f}% {100 * off[LINEAR.name]:+6.0f}%  {one.busy:.2f}"
+            f"{one.cell.subscriptions:13,} {one.cell.copies:13} {one.cell.size:13,} "
+            + " ".join(f"{rate:13,.0f}" for rate in rates)
+            + f" {100 * off[BATCHED.name]:+6.0f}% {100 * off[LINEAR.name]:+6.0f}%"
+            f" {one.processor_seconds / one.seconds:7.2f} {one.busy:7.2f}"
         )
     return {
         "throughput_error": median(errors[BATCHED.name]),
@@ -163,7 +178,7 @@ async def _probe_seconds() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wait-seconds", type=float, help="for each open-loop load; 6 by default")
+    parser.add_argument("--wait-seconds", type=float, help="for each open-loop load; 7.5 by default")
     parser.add_argument("--smoke", action="store_true", help="everything once, too short to mean anything")
     parser.add_argument("--only", choices=("throughput", "waits"), help="leave out the other part")
     parser.add_argument("--kinds", nargs="+", choices=[kind.name for kind in KINDS], help="of open-loop loads; all")

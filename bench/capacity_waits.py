@@ -1,38 +1,41 @@
 """Waits under open-loop load, measured and predicted.
 
-What reads and messages cost is fitted to loads of 0.2, 0.4, 0.6 and 0.8. Then messages leave at random times (Poisson):
-from one publisher, one by one and in bursts; from many publishers; through a line of three brokers. For one publisher
-0.5, 0.7 and 0.9 are shares of what batches of any size could carry, for many of the loop's time. The wait is what they
-take beyond their own service and the time that passes besides (sockets), with the longer service of larger batches; the
-model predicts the same. What passes besides is fitted to the same loads as the costs, as one number. Brokers run on one
-processor, the generator on another: three brokers that share a processor are modelled as one server with the sum of
-their costs.
+Messages leave at random times (Poisson): from one publisher, one by one and in bursts; from many publishers; through a
+line of three brokers. What reads and messages cost is fitted to loads of 0.2, 0.4, 0.6 and 0.8, from the times at which
+messages went in and came out (`postroad.capacity.fit_loop`); the loads that are predicted are 0.5, 0.7 and 0.9. For one
+publisher these are shares of what batches of any size could carry, for many publishers and for the line of what reads
+of one message could: both by the fit right before, in the same round. A wait is what a message takes beyond the service
+of its own burst.
+
+Two predictions are made. `ours` knows the rate and that arrivals are Poisson. `replayed` knows the very times at which
+the generator sent: where it is right and `ours` is not, the arrivals were not what they were meant to be.
+
+Brokers run on one processor, the generator on another. Three brokers that share a processor are modelled as one server.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
-from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bench.measured_brokers import running
-from bench.open_loop import FRAME_BYTES, OpenLoop, Passed, arrival_times
+from bench.measured_brokers import ForeignWait, loop_seconds, running
+from bench.open_loop import OpenLoop, Passed, arrival_times
 from postroad.capacity import (
-    BatchServer,
     CapacityError,
+    LoopCosts,
     Moments,
-    ReadCosts,
     SingleServer,
-    WakingServer,
-    fit_reads,
-    fit_waking,
+    fit_loop,
+    join_batches,
+    loop_ends,
+    served_batches,
 )
-from postroad.server.tcp import READ_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,18 +49,24 @@ if TYPE_CHECKING:
 UTILISATIONS = (0.5, 0.7, 0.9)
 # Where less of a run than this was undisturbed, all of it counts, and the result says so.
 LEAST_QUIET = 0.2
-# Loads that costs are taken from; none of those that are predicted.
+# Loads that costs are taken from; none of those that are predicted. Every other one comes in bursts if the load does.
 CALIBRATED = (0.2, 0.4, 0.6, 0.8)
 # Each load is measured so many times, right after those that costs are taken from.
 ROUNDS = 5
+# A load that costs are taken from lasts for this part of those that are predicted.
+CALIBRATED_PART = 0.4
 # The first look: rates from here on, doubled until the loop is busy for this share of the time.
 FIRST_RATE = 500.0
 MOST_RATE = 500_000.0
 BUSY = 0.6
-# Messages that one publisher sends as fast as the broker takes them.
-FLOOD = 20_000
+# Messages that one publisher sends at once, for a first look at what the brokers take.
+FLOOD = 2_000
 # A load of the first look lasts for this part of the others.
-FIRST_PART = 12
+FIRST_PART = 4
+# A load has so many at least, however short it is meant to be.
+FEWEST_BURSTS = 20
+# Messages that a prediction plays.
+PLAYED = 100_000
 
 
 class Kind(NamedTuple):
@@ -68,304 +77,287 @@ class Kind(NamedTuple):
         brokers: that messages pass.
         publishers: that they come from.
         burst: messages that leave at once.
-        copies: of a message: so many that waits are long enough to be measured.
+        selectors: that are tested for each message: so many that one publisher's messages cost the broker several times
+            what they cost the generator.
     """
 
     name: str
     brokers: int
     publishers: int
     burst: int
-    copies: int
+    selectors: int
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether a utilisation of 1 is what reads of one message could carry, not what batches of any size could.
+
+        Many publishers do not share reads. Brokers on one processor get equal parts of it under more load than that,
+        whatever they have to do, so that they no longer are one server.
+        """
+        return self.publishers > 1 or self.brokers > 1
 
 
 KINDS = (
-    Kind("poisson", 1, 1, 1, 40),
-    Kind("bursts", 1, 1, 64, 40),
-    Kind("many publishers", 1, 100, 1, 1),
-    Kind("three brokers", 3, 1, 1, 40),
+    Kind("poisson", 1, 1, 1, 1_000),
+    Kind("bursts", 1, 1, 64, 1_000),
+    Kind("many publishers", 1, 100, 1, 0),
+    Kind("three brokers", 3, 1, 1, 0),
 )
 
 
-class Load(NamedTuple):
-    """One open-loop load and what was predicted for it, in seconds beyond what a message takes that meets no other.
+class Waits(NamedTuple):
+    """The mean wait and its 99 % quantile, in seconds."""
 
-    Each round is a pair: the loads that costs are taken from, and right after them the load that they predict, because
-    the speed of a shared machine changes from one minute to the next. Figures are medians over the rounds.
-
-    Attributes:
-        kind: of load.
-        utilisation: by our model.
-        mean: the measured mean excess.
-        p99: the measured 99 % quantile of it.
-        ours: predicted mean and quantile.
-        linear: the same by the paper's form; infinite where it says that the queue grows without end.
-        errors: medians over the rounds of the relative errors of our mean and quantile.
-        linear_errors: the same of the paper's form.
-        late: the generator's own mean lateness, which is not part of the figures.
-        quiet: the share of messages that counts; of the others the machine was kept from doing its work. 0: all were
-            disturbed, and count nevertheless.
-    """
-
-    kind: str
-    utilisation: float
     mean: float
     p99: float
-    ours: tuple[float, float]
-    linear: tuple[float, float]
-    errors: tuple[float, float]
-    linear_errors: tuple[float, float]
-    late: float
-    quiet: float
+
+
+INFINITE = Waits(math.inf, math.inf)
 
 
 class Seen(NamedTuple):
     """One run of a load.
 
     Attributes:
-        rate: messages per second that were meant.
-        messages: how many there were.
-        batches: how many times the broker wrote something.
+        burst: messages that left at once.
+        passed: when messages went in and came out.
         seconds: of processor time that the brokers' loops used.
-        mean: of the responses.
-        p99: of the responses.
-        late: the generator's mean lateness.
-        quiet: the share of messages that counts.
     """
 
-    rate: float
-    messages: int
-    batches: int
+    burst: int
+    passed: Passed
     seconds: float
-    mean: float
-    p99: float
-    late: float
-    quiet: float
+
+    @property
+    def lasted(self) -> float:
+        """Seconds in which messages left."""
+        return float(self.passed.sent[-1])
+
+    @property
+    def rate(self) -> float:
+        """Messages per second, as they were sent."""
+        return len(self.passed.sent) / self.lasted
+
+    @property
+    def processors(self) -> float:
+        """That the loops used."""
+        return self.seconds / float(self.passed.out.max())
+
+    @property
+    def variation(self) -> float:
+        """The coefficient of variation of the times between sends: 1 for Poisson arrivals."""
+        gaps = np.diff(self.passed.sent[:: self.burst])
+        return float(gaps.std() / gaps.mean()) if len(gaps) > 1 else math.nan
+
+    @property
+    def quiet(self) -> float:
+        """The share of messages that counts; 0 where all were disturbed, and count nevertheless."""
+        share = float(self.passed.quiet.mean())
+        return share if share >= LEAST_QUIET else 0.0
+
+    @property
+    def counted(self) -> NDArray[np.bool_]:
+        """Messages that count."""
+        return self.passed.quiet if self.quiet else np.ones(len(self.passed.quiet), np.bool_)
 
 
 class Calibrated(NamedTuple):
-    """What the loads between those that are predicted gave.
+    """What the loads between those that are predicted gave: costs of the loop, and of a message by the paper's form."""
+
+    costs: LoopCosts
+    each: float
+
+    def capacity(self, kind: Kind) -> float:
+        """Messages a second that are a utilisation of 1."""
+        return 1 / max(self.costs.first if kind.one_by_one else self.costs.further, 1e-9)
+
+
+class Load(NamedTuple):
+    """One open-loop load and what was predicted for it; medians over rounds.
+
+    Each round is a pair: the loads that costs are taken from, and right after them the load that they predict, because
+    the speed of a shared machine changes from one minute to the next.
 
     Attributes:
-        costs: of reads and messages; with many publishers of waking the loop and of messages.
-        each: what a message costs by the paper's form.
-        besides: seconds that a message takes beyond wait and service.
+        kind: of load.
+        utilisation: by the costs of each round and the rate that was sent.
+        rate: messages a second.
+        measured: waits.
+        ours: predicted for Poisson arrivals at that rate.
+        replayed: predicted for the very arrivals.
+        linear: by the paper's form; infinite where it says that the queue grows without end.
+        errors: relative errors of our mean and quantile.
+        replayed_errors: the same of `replayed`.
+        linear_errors: the same of the paper's form.
+        late: the generator's own mean lateness, which is not part of the figures.
+        variation: of the times between sends.
+        processors: that the brokers' loops used.
+        quiet: the share of messages that counts; of the others the machine was kept from doing its work.
     """
 
-    costs: ReadCosts
-    each: float
-    besides: float
+    kind: str
+    utilisation: float
+    rate: float
+    measured: Waits
+    ours: Waits
+    replayed: Waits
+    linear: Waits
+    errors: tuple[float, float]
+    replayed_errors: tuple[float, float]
+    linear_errors: tuple[float, float]
+    late: float
+    variation: float
+    processors: float
+    quiet: float
 
 
-INFINITE = (math.inf, math.inf)
+def waits_in(responses: Floats, own: float) -> Waits:
+    """Of responses, without the service of their own burst."""
+    return Waits(float(responses.mean()) - own, float(np.quantile(responses, 0.99)) - own)
 
 
-def own_service(costs: ReadCosts, kind: Kind) -> float:
-    """What a message or burst takes by itself; of many publishers that of a loop that is awake."""
-    return costs.marginal if kind.publishers > 1 else costs.fixed + kind.burst * costs.marginal
+def predicted(costs: LoopCosts, rate: float, kind: Kind, seed: int = 0) -> Waits:
+    """For Poisson arrivals."""
+    times = arrival_times(rate, PLAYED / rate, kind.burst, seed)
+    return waits_in(loop_ends(costs, times, _sources(kind, len(times)), seed) - times, costs.own(kind.burst))
 
 
-def predicted(costs: ReadCosts, rate: float, kind: Kind) -> tuple[float, float]:
-    """Mean and 99 % quantile of the excess; a burst of fixed size is one customer with the work of all."""
-    server: WakingServer | BatchServer
-    if kind.publishers > 1:
-        server = WakingServer(rate, costs.fixed, costs.marginal)
-    else:
-        server = BatchServer(rate / kind.burst, costs.fixed, kind.burst * costs.marginal)
-    own = own_service(costs, kind)
-    try:
-        return server.mean_response() - own, server.response_quantile(0.99) - own
-    except CapacityError:
-        return INFINITE
+def replayed(costs: LoopCosts, seen: Seen, kind: Kind) -> Waits:
+    """For the arrivals of a run."""
+    times = seen.passed.sent
+    took = loop_ends(costs, times, _sources(kind, len(times))) - times
+    return waits_in(took[seen.counted], costs.own(kind.burst))
 
 
-def predicted_by_messages(each: float, rate: float, burst: int) -> tuple[float, float]:
-    """The same of the paper's queue, in which a message costs the same whatever else there is."""
+def predicted_by_messages(each: float, rate: float, burst: int) -> Waits:
+    """By the paper's queue, in which a message costs the same whatever else there is."""
     work = burst * each
     server = SingleServer(rate / burst, Moments(work, work**2, work**3))
     try:
-        return server.mean_wait(), server.quantile(0.99)
+        return Waits(server.mean_wait(), server.quantile(0.99))
     except CapacityError:
         return INFINITE
 
 
-def calibrated(rows: Sequence[Seen], flood: Seen | None, kind: Kind) -> Calibrated:
-    """What reads and messages cost all brokers together, and what passes beside the service.
+def _sources(kind: Kind, messages: int) -> NDArray[np.int64] | None:
+    return np.arange(messages) % kind.publishers if kind.publishers > 1 else None
 
-    Args:
-        rows: loads of single messages.
-        flood: messages that came as fast as the brokers took them: what a message adds to a batch shows in it.
-        kind: of what they are.
-    """
-    fitted = [*rows, flood] if flood is not None else list(rows)
-    reads, messages, seconds = (
-        np.array([getattr(one, name) for one in fitted], np.float64) for name in ("batches", "messages", "seconds")
-    )
-    if kind.publishers > 1:
-        loop = fit_waking(np.array([one.rate for one in fitted]), seconds / messages)
-        costs = ReadCosts(loop.wake, loop.each, True)
-    else:
-        costs = fit_reads(reads, messages, seconds)
+
+def calibrated(rows: Sequence[Seen]) -> Calibrated:
+    """What reads and messages cost, from the times of these loads alone."""
+    served = join_batches([served_batches(one.passed.sent, one.passed.out, one.counted) for one in rows])
     # Least squares of relative errors, as for all fits here.
-    shares = messages / seconds
-    one_by_one = kind._replace(burst=1)
-    own = own_service(costs, one_by_one)
-    besides = [one.mean - own - predicted(costs, one.rate, one_by_one)[0] for one in rows]
-    known = [each for each in besides if math.isfinite(each)]
-    return Calibrated(costs, float(shares.sum() / (shares**2).sum()), median(known) if known else 0.0)
+    shares = np.array([len(one.passed.sent) / max(one.seconds, 1e-9) for one in rows])
+    return Calibrated(fit_loop(served), float(shares.sum() / (shares**2).sum()))
 
 
-def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float) -> list[Load]:
-    """A first look at what messages cost, then rounds of loads, so many seconds for each load."""
+def with_all_pauses(rounds: Sequence[Calibrated]) -> list[Calibrated]:
+    """Pauses are rare: each round gets those that were seen in all, none of them while a load was predicted."""
+    pauses = np.concatenate([one.costs.pauses for one in rounds])
+    observed = sum(one.costs.observed for one in rounds)
+    return [one._replace(costs=one.costs._replace(pauses=pauses, observed=observed)) for one in rounds]
 
-    def waited() -> float:
+
+def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float, rounds_made: int = ROUNDS) -> list[Load]:
+    """A first look at what messages cost, then rounds of loads, so many seconds for each load in all of them."""
+    with contextlib.ExitStack() as stack:
         # Brokers that share a processor wait for each other: that is part of the load.
-        return sum(_waited_seconds(one.pid) for one in servers) if len(servers) == 1 else 0.0
-
-    with OpenLoop(servers[0].port, servers[-1].port, kind.copies, kind.publishers, waited) as line:
+        waited = stack.enter_context(ForeignWait(servers[0].pid)) if len(servers) == 1 else lambda: 0.0
+        line = stack.enter_context(OpenLoop(servers[0].port, servers[-1].port, kind.selectors, kind.publishers, waited))
         line.settle()
 
         def play(rate: float, burst: int, lasting: float, seed: int) -> Seen:
-            times = arrival_times(rate, lasting, burst, seed)
-            before = _loop_seconds(servers)
-            passed = line.run(times)
-            used = _loop_seconds(servers) - before
-            took, quiet = _undisturbed(passed)
-            p99, late = float(np.quantile(took, 0.99)), float(passed.late.mean())
-            return Seen(rate, len(times), passed.batches, used, float(took.mean()), p99, late, quiet)
+            before = loop_seconds(servers)
+            passed = line.run(arrival_times(rate, max(lasting, FEWEST_BURSTS * burst / rate), burst, seed))
+            return Seen(burst, passed, loop_seconds(servers) - before)
 
-        def flood() -> Seen | None:
-            if kind.publishers > 1:
-                return None
-            seen = play(math.inf, FLOOD, seconds, 0)
-            return seen._replace(batches=math.ceil(FLOOD * FRAME_BYTES / READ_BYTES))
-
-        most = first_look(kind, play, flood, seconds / FIRST_PART)
-        part = seconds / ROUNDS
+        part = seconds / rounds_made
+        most = first_look(kind, play, part / FIRST_PART)
         rounds: list[tuple[Calibrated, list[Seen]]] = []
-        for number in range(ROUNDS):
-            between = [play(share * most, 1, part / 2, 100 + number) for share in CALIBRATED]
-            costs_now = calibrated(between, flood(), kind)
-            rounds.append((costs_now, [play(share * most, kind.burst, part, number) for share in UTILISATIONS]))
-    costs = [one.costs for one, _ in rounds]
+        for number in range(rounds_made):
+            shapes = zip(CALIBRATED, itertools.cycle((1, kind.burst)))
+            between = [
+                play(share * most, burst, CALIBRATED_PART * part, 100 + len(CALIBRATED) * number + place)
+                for place, (share, burst) in enumerate(shapes)
+            ]
+            now = calibrated(between)
+            most = min(now.capacity(kind), MOST_RATE)
+            rounds.append((now, [play(share * most, kind.burst, part, number) for share in UTILISATIONS]))
+    costs = with_all_pauses([one for one, _ in rounds])
+    _tell_costs(kind, costs)
+    runs = [seen for _, seen in rounds]
+    return [
+        measured_load(kind, [(one, seen[place]) for one, seen in zip(costs, runs, strict=True)])
+        for place in range(len(UTILISATIONS))
+    ]
+
+
+def _tell_costs(kind: Kind, rounds: Sequence[Calibrated]) -> None:
+    costs, pauses = [one.costs for one in rounds], rounds[0].costs.pauses
+    longest = 1e3 * float(pauses.mean()) if len(pauses) else 0.0
     print(
-        f"{kind.name}: a read takes {1e6 * median(one.fixed for one in costs):.0f} us and "
-        f"{1e6 * median(one.marginal for one in costs):.2f} us for each message; by the paper's form "
-        f"{1e6 * median(one.each for one, _ in rounds):.1f} us for each message; "
-        f"{1e6 * median(one.besides for one, _ in rounds):.0f} us pass besides"
+        f"{kind.name}: a read takes {1e6 * median(one.first for one in costs):.0f} us, "
+        f"{1e6 * median(one.wake for one in costs):+.0f} us after a rest, and "
+        f"{1e6 * median(one.further for one in costs):.2f} us for each further message; "
+        f"{rounds[0].costs.pause_rate:.1f} pauses a second of {longest:.2f} ms; by the paper's form "
+        f"{1e6 * median(one.each for one in rounds):.1f} us for each message"
     )
-    return [measured_load(kind, [(one, seen[place]) for one, seen in rounds]) for place in range(len(UTILISATIONS))]
 
 
-def first_look(
-    kind: Kind,
-    play: Callable[[float, int, float, int], Seen],
-    flood: Callable[[], Seen | None],
-    seconds: float,
-) -> float:
+def first_look(kind: Kind, play: Callable[[float, int, float, int], Seen], seconds: float) -> float:
     """Messages a second that are about a utilisation of 1.
 
-    From one publisher, that is what the brokers take of a flood. From many, loads grow until the loop is busy for most
-    of the time: by its time, what it would take of single reads.
+    Of batches, that is what the broker takes of a flood. Of reads of one message, loads grow until the loops are busy
+    for most of the time: by their time, what they would take.
     """
-    for _ in range(2):  # The first one warms up.
-        seen = flood()
-    if seen is not None:
-        return seen.messages / seen.seconds
+    if not kind.one_by_one:
+        for _ in range(3):  # The first ones warm up.
+            seen = play(math.inf, FLOOD, seconds, 0)
+        return FLOOD / float(seen.passed.out.max())
     rate = FIRST_RATE
     while True:
-        one = play(rate, 1, seconds, 0)
-        busy = one.seconds * rate / one.messages
-        if busy > BUSY or rate >= MOST_RATE:
-            return rate / busy
+        seen = play(rate, 1, seconds, 0)
+        if seen.processors > BUSY or rate >= MOST_RATE:
+            return rate / seen.processors
         rate *= 2
 
 
 def measured_load(kind: Kind, rounds: Sequence[tuple[Calibrated, Seen]]) -> Load:
     """Medians over rounds of measured and predicted figures, and of the errors of each round."""
-    ours, linear, means, p99s, used = [], [], [], [], []
-    for one, seen in rounds:
-        rest = one.besides + own_service(one.costs, kind)
-        means.append(seen.mean - rest)
-        p99s.append(seen.p99 - rest)
-        ours.append(predicted(one.costs, seen.rate, kind))
-        linear.append(predicted_by_messages(one.each, seen.rate, kind.burst))
-        used.append(seen.rate * one.costs.marginal)
+    measured = [waits_in(seen.passed.seconds[seen.counted], one.costs.own(kind.burst)) for one, seen in rounds]
+    ours = [predicted(one.costs, seen.rate, kind, number) for number, (one, seen) in enumerate(rounds)]
+    by_trace = [replayed(one.costs, seen, kind) for one, seen in rounds]
+    linear = [predicted_by_messages(one.each, seen.rate, kind.burst) for one, seen in rounds]
 
-    def both(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        return median(value[0] for value in values), median(value[1] for value in values)
+    def middle(values: Sequence[Waits]) -> Waits:
+        return Waits(median(one.mean for one in values), median(one.p99 for one in values))
 
-    def errors(told: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        pairs = zip(told, means, p99s, strict=True)
-        return both([(_error(mean, by[0]), _error(p99, by[1])) for by, mean, p99 in pairs])
+    def errors(told: Sequence[Waits]) -> tuple[float, float]:
+        pairs = list(zip(told, measured, strict=True))
+        means, p99s = ([_error(seen[part], by[part]) for by, seen in pairs] for part in (0, 1))
+        return median(means), median(p99s)
 
-    late, quiet = median(seen.late for _, seen in rounds), median(seen.quiet for _, seen in rounds)
+    runs = [seen for _, seen in rounds]
     return Load(
         kind.name,
-        median(used),
-        median(means),
-        median(p99s),
-        both(ours),
-        both(linear),
+        median(seen.rate / one.capacity(kind) for one, seen in rounds),
+        median(seen.rate for seen in runs),
+        middle(measured),
+        middle(ours),
+        middle(by_trace),
+        middle(linear),
         errors(ours),
+        errors(by_trace),
         errors(linear),
-        late,
-        quiet,
+        median(float(seen.passed.late.mean()) for seen in runs),
+        median(seen.variation for seen in runs),
+        median(seen.processors for seen in runs),
+        median(seen.quiet for seen in runs),
     )
 
 
 def _error(measured: float, told: float) -> float:
     return abs(told / measured - 1) if measured > 0 else math.inf
-
-
-def _loop_seconds(servers: Sequence[Server]) -> float:
-    """Processor time of the threads that serve messages; others write the record meanwhile."""
-    return sum(int(Path(f"/proc/{one.pid}/task/{one.pid}/schedstat").read_text().split()[0]) / 1e9 for one in servers)
-
-
-def _undisturbed(passed: Passed) -> tuple[Floats, float]:
-    share = float(passed.quiet.mean())
-    if share < LEAST_QUIET:
-        return passed.seconds, 0.0
-    return passed.seconds[passed.quiet], share
-
-
-def _waited_seconds(pid: int) -> float:
-    """For how long a process was ready and had no processor."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    return 0.0
-
-
-def wait_errors(loads: Sequence[Load]) -> dict[str, Any]:
-    """Relative errors: medians over all loads, and by kind."""
-    heads = ("mean us", "ours", "linear", "p99 us", "ours", "linear", "late us", "quiet %", "off %", "p99 off")
-    print(f"{'load':15} {'used':>4}" + "".join(f"{head:>9}" for head in heads))
-    for one in loads:
-        figures = (one.mean, one.ours[0], one.linear[0], one.p99, one.ours[1], one.linear[1], one.late)
-        told = "".join(f"{1e6 * figure:9.0f}" for figure in figures)
-        off = "".join(f"{100 * error:9.0f}" for error in (one.quiet, *one.errors))
-        print(f"{one.kind:15} {one.utilisation:4.2f}{told}{off}")
-
-    def error(part: int, chosen: Sequence[Load], linear: bool = False) -> float | None:
-        found = median((one.linear_errors if linear else one.errors)[part] for one in chosen)
-        return found if math.isfinite(found) else None
-
-    by_kind = {
-        f"{name}_wait_error_{kind.name.replace(' ', '_')}": error(part, [one for one in loads if one.kind == kind.name])
-        for kind in KINDS
-        for part, name in enumerate(("mean", "p99"))
-        if any(one.kind == kind.name for one in loads)
-    }
-    return {
-        "mean_wait_error": error(0, loads),
-        "p99_wait_error": error(1, loads),
-        "linear_mean_wait_error": error(0, loads, linear=True),
-        "linear_p99_wait_error": error(1, loads, linear=True),
-        "linear_endless": sum(math.isinf(one.linear[0]) for one in loads),
-        "loads": len(loads),
-        "quiet_share": min(one.quiet for one in loads),
-        **by_kind,
-    }
 
 
 def processors_apart() -> tuple[set[int], set[int]]:

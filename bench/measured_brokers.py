@@ -14,6 +14,7 @@ from postroad.lab.measured_broker import broker_command, broker_settings, stomp_
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from types import TracebackType
 
 
 class Server(NamedTuple):
@@ -21,6 +22,44 @@ class Server(NamedTuple):
 
     pid: int
     port: int
+
+
+def loop_seconds(servers: Sequence[Server]) -> float:
+    """Processor time of the threads that serve messages; others write the record meanwhile."""
+    return sum(int(Path(f"/proc/{one.pid}/task/{one.pid}/schedstat").read_text().split()[0]) / 1e9 for one in servers)
+
+
+class ForeignWait:
+    """For how long the loop of a broker waited for its processor while other programs had it.
+
+    Its own threads, which write the record, may share the processor with it: what they take is the broker's doing, and
+    does not count.
+    """
+
+    def __init__(self, pid: int) -> None:
+        tasks = sorted(Path(f"/proc/{pid}/task").iterdir())
+        self._loop = os.open(f"/proc/{pid}/task/{pid}/schedstat", os.O_RDONLY)
+        self._others = [os.open(task / "schedstat", os.O_RDONLY) for task in tasks if task.name != str(pid)]
+        self._seen = [0.0] * len(self._others)
+
+    def __enter__(self) -> ForeignWait:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for each in (self._loop, *self._others):
+            os.close(each)
+
+    def __call__(self) -> float:
+        for place, each in enumerate(self._others):
+            # A thread that has ended keeps what it used.
+            with contextlib.suppress(ProcessLookupError):
+                self._seen[place] = _nanoseconds(each, 0)
+        return (_nanoseconds(self._loop, 1) - sum(self._seen)) / 1e9
+
+
+def _nanoseconds(file: int, field: int) -> float:
+    """Of a thread's `schedstat`: 0 is the time it ran, 1 the time it was ready and had no processor."""
+    return float(os.pread(file, 64, 0).split()[field])
 
 
 @contextlib.contextmanager

@@ -1,8 +1,9 @@
 """An open-loop load: messages leave at times that were drawn before, whatever the broker does meanwhile.
 
-One thread spins over the sockets of publishers, that of one subscriber whose messages are timed, and one that takes all
-further copies and is only emptied. Each message bears its number. A message counts from the moment it was handed to its
-socket: what the generator itself is late is not the broker's, and is told apart.
+One thread spins over the sockets of publishers and that of a subscriber who gets every message. Each message bears its
+number. A message counts from the moment it was handed to its socket: what the generator itself is late is not the
+broker's, and is told apart. Further subscriptions make each message costly without making it large: their selectors do
+arithmetic, which no index answers, so that the broker tests one after the other, and none of them matches.
 """
 
 from __future__ import annotations
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["OpenLoop", "Passed", "arrival_times", "quiet_messages"]
 
 READ_BYTES = 1 << 20
-# What is thrown away is not copied; this is the most in one call.
-DISCARDED_BYTES = 8 << 20
-# Nothing for so long: all has arrived.
-DRAINED_SECONDS = 0.2
 SETUP_SECONDS = 60.0
 # How long the last messages may take after the last was sent.
 DRAIN_SECONDS = 30.0
@@ -45,26 +42,31 @@ QUIET_SECONDS = 0.5
 SLICE_SECONDS = 0.02
 GAP_SECONDS = 0.0005
 SLICES_AFTER = 2
-_FRAME = b"SEND\ndestination:/topic/load\ncontent-length:8\n\n%08d\0"
-FRAME_BYTES = len(_FRAME % 0)
+_FRAME = b"SEND\ndestination:/topic/load\nload:7\ncontent-length:8\n\n%08d\0"
 _NUMBER = re.compile(rb"\n\n(\d{8})\0")
+_SUBSCRIBED_AT_ONCE = 100
 
 
 class Passed(NamedTuple):
-    """What became of a load, message by message.
+    """What became of a load, message by message; times are seconds since its beginning.
 
     Attributes:
-        seconds: from the hand-over to the publisher's socket until the timed copy was read.
+        sent: when it was handed to its publisher's socket.
+        out: when the subscriber read it. Messages of one batch have the same time: a broker writes once for each batch,
+            and the generator looks more often than that.
         late: how much later than drawn the generator sent it.
-        batches: how many times something arrived: a broker writes once for each batch, and the generator looks more
-            often than that.
         quiet: whether neither the generator nor a broker was kept from its processor around that time.
     """
 
-    seconds: Floats
+    sent: Floats
+    out: Floats
     late: Floats
-    batches: int
     quiet: NDArray[np.bool_]
+
+    @property
+    def seconds(self) -> Floats:
+        """From one to the other."""
+        return self.out - self.sent
 
 
 def arrival_times(rate: float, seconds: float, burst: int, seed: int) -> Floats:
@@ -85,31 +87,29 @@ class OpenLoop:
     Args:
         entry: the port of the broker to publish at.
         exit: the port of the broker to subscribe at.
-        copies: of each message; one of them is timed.
+        selectors: that are tested for each message at the exit, and match none.
         publishers: messages come from them in turn.
-        waited: seconds for which the brokers have waited for a processor so far.
+        waited: seconds for which the brokers have waited so far for a processor that others had.
     """
 
     def __init__(
-        self, entry: int, exit: int, copies: int, publishers: int = 1, waited: Callable[[], float] = lambda: 0.0
+        self, entry: int, exit: int, selectors: int = 0, publishers: int = 1, waited: Callable[[], float] = lambda: 0.0
     ) -> None:
         self._waited = waited
         self._writers = [_connected(entry) for _ in range(publishers)]
+        self._idle = _connected(exit)
+        _subscribe(self._idle, [f"load * {number} > 1000000000" for number in range(2, selectors + 2)])
         self._timed = _connected(exit)
-        self._bulk = _connected(exit)
-        # A broker hands out in the order of subscriptions: the timed copy is the last that it makes of a batch.
-        _subscribe(self._bulk, copies - 1)
-        _subscribe(self._timed, 1)
+        _subscribe(self._timed, [""])
         self._buffer = bytearray(READ_BYTES)
-        self._waste = bytearray(DISCARDED_BYTES)
-        for each in (*self._writers, self._timed, self._bulk):
+        for each in (*self._writers, self._timed):
             each.setblocking(False)
 
     def __enter__(self) -> OpenLoop:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for each in (*self._writers, self._timed, self._bulk):
+        for each in (*self._writers, self._timed, self._idle):
             each.close()
 
     def settle(self) -> None:
@@ -131,7 +131,7 @@ class OpenLoop:
     def _hears(self, seconds: float) -> bool:
         end, heard = time.perf_counter() + seconds, 0
         while time.perf_counter() < end:
-            heard += _received(self._timed, self._buffer) + _received(self._bulk, self._waste)
+            heard += _received(self._timed, self._buffer)
             time.sleep(0.001)
         return heard > 0
 
@@ -191,34 +191,13 @@ class OpenLoop:
                 count = chunk.count(b"\0")
                 came.append((clock() - start, count))
                 arrived += count
-            _discarded(self._bulk, self._waste)
-        self._drain()
         handed, read = _spread(left), _spread(came)
         # Messages of one publisher come in order; those of several are told apart by their numbers.
         numbers = np.array([int(number) for number in _NUMBER.findall(b"".join(chunks))]) if publishers > 1 else None
         if numbers is not None:
             read = read[np.argsort(numbers)]
         slices.append((math.inf, worst, self._waited()))
-        return Passed(read - handed, handed - np.array(times), len(came), quiet_messages(handed, slices))
-
-    def _drain(self) -> None:
-        """Take what still waits for the other subscriptions: it would be a load of its own for the next run."""
-        quiet_since = time.perf_counter()
-        while time.perf_counter() < quiet_since + DRAINED_SECONDS:
-            if _discarded(self._bulk, self._waste):
-                quiet_since = time.perf_counter()
-
-    def bursts(self, size: int, seconds: float) -> int:
-        """Send bursts from one publisher, each after the one before has arrived, for so long; how many."""
-        end, done = time.perf_counter() + seconds, 0
-        every, self._writers = self._writers, self._writers[:1]
-        try:
-            while time.perf_counter() < end or not done:
-                self._run([0.0] * size)
-                done += 1
-        finally:
-            self._writers = every
-        return done
+        return Passed(handed, read, handed - np.array(times), quiet_messages(handed, slices))
 
 
 def quiet_messages(handed: Floats, slices: list[tuple[float, float, float]]) -> NDArray[np.bool_]:
@@ -255,17 +234,6 @@ def _received(line: socket.socket, room: bytearray) -> int:
     return size
 
 
-def _discarded(line: socket.socket, room: bytearray) -> int:
-    """Take bytes and forget them where they are: the generator must take ten times what it sends."""
-    try:
-        size = line.recv_into(room, 0, socket.MSG_TRUNC)
-    except BlockingIOError:
-        return 0
-    if not size:
-        raise RuntimeError("the broker closed a connection")
-    return size
-
-
 def _connected(port: int) -> socket.socket:
     line = socket.create_connection(("127.0.0.1", port), SETUP_SECONDS)
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -274,11 +242,13 @@ def _connected(port: int) -> socket.socket:
     return line
 
 
-def _subscribe(line: socket.socket, count: int) -> None:
-    for number in range(count):
-        last = "receipt:ready\n" if number == count - 1 else ""
-        line.sendall(f"SUBSCRIBE\nid:{number}\ndestination:/topic/load\n{last}\n\0".encode())
-    if count:
+def _subscribe(line: socket.socket, selectors: list[str]) -> None:
+    for first in range(0, len(selectors), _SUBSCRIBED_AT_ONCE):
+        for number, selector in enumerate(selectors[first : first + _SUBSCRIBED_AT_ONCE], start=first):
+            wanted = f"selector:{selector}\n" if selector else ""
+            last = number == min(first + _SUBSCRIBED_AT_ONCE, len(selectors)) - 1
+            receipt = "receipt:ready\n" if last else ""
+            line.sendall(f"SUBSCRIBE\nid:{number}\ndestination:/topic/load\n{wanted}{receipt}\n\0".encode())
         _wait_for(line, b"receipt-id:ready")
 
 

@@ -107,6 +107,18 @@ def test_squared_error_is_that_of_the_batches() -> None:
     assert sums.squared_error(costs) == pytest.approx(float(left @ left), rel=1e-6)
 
 
+@pytest.mark.parametrize("copies", [0, 1, 5])
+def test_a_message_more_costs_a_batch_what_the_costs_say(copies: int) -> None:
+    costs = INDEXED._replace(rendered_byte=3e-10)
+    sizes = np.array([10.0, 11.0])
+    rows = (sizes, np.full(2, 64.0), copies * sizes, np.full(2, float(copies)), 500 * sizes, np.ones(2))
+    ten, eleven = costs.seconds(BatchSamples(*rows))
+    assert eleven - ten == pytest.approx(costs.marginal(64, copies, 500), rel=1e-9)
+    # Rendered once: the first copy costs that, further ones do not.
+    dear = costs.marginal(64, 1, 500) - costs.marginal(64, 0, 500)
+    assert dear - (costs.marginal(64, 2, 500) - costs.marginal(64, 1, 500)) == pytest.approx(500 * 3e-10, rel=1e-6)
+
+
 def test_no_cost_is_negative() -> None:
     # Bytes cost nothing here: plain least squares would make the cost of one negative in half of all samples.
     free = INDEXED._replace(byte=0.0)
@@ -128,7 +140,7 @@ def test_costs_that_the_data_do_not_tell_are_named() -> None:
 
 def test_too_few_batches_are_refused_with_how_many() -> None:
     sums = normal_equations(batches(INDEXED, 5, 0.0), BATCHED)
-    with pytest.raises(CapacityError, match="5 batches cannot tell the 7 costs of the form 'batched'"):
+    with pytest.raises(CapacityError, match="5 batches cannot tell the 8 costs of the form 'batched'"):
         fit_costs([sums], BATCHED)
     with pytest.raises(CapacityError, match="0 batches"):
         fit_costs([NormalEquations.empty(3)], LINEAR)

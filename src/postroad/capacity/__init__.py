@@ -16,7 +16,15 @@ from postroad.capacity.grid import (
     publisher_side,
     subscriber_side,
 )
-from postroad.capacity.loop_server import WakingServer, fit_waking
+from postroad.capacity.loop_costs import (
+    LoopCosts,
+    ServedBatches,
+    fit_loop,
+    join_batches,
+    loop_ends,
+    served_batches,
+)
+from postroad.capacity.loop_server import WakingServer
 from postroad.capacity.moments import Moments
 from postroad.capacity.monitor import (
     LIMIT_UTILISATION,
@@ -88,6 +96,7 @@ __all__ = [
     "GammaWait",
     "Grade",
     "LoadHistory",
+    "LoopCosts",
     "Measured",
     "Moments",
     "NormalEquations",
@@ -97,6 +106,7 @@ __all__ = [
     "Quantile",
     "ReadCosts",
     "ScaledBernoulli",
+    "ServedBatches",
     "ServerGrid",
     "ServiceTime",
     "SeveralServers",
@@ -113,12 +123,14 @@ __all__ = [
     "figures_report",
     "fit_costs",
     "fit_every_form",
+    "fit_loop",
     "fit_reads",
     "fit_report",
-    "fit_waking",
     "group_of",
     "highest_rate",
+    "join_batches",
     "limit_rate",
+    "loop_ends",
     "normal_equations",
     "observed_traffic",
     "options",
@@ -128,6 +140,7 @@ __all__ = [
     "plan_report",
     "publisher_side",
     "recommend",
+    "served_batches",
     "simulate_waits",
     "sketch_quantile",
     "subscriber_side",

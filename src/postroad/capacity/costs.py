@@ -3,7 +3,8 @@
 The paper's form charges every message for being received, for every resident filter, and for every copy sent. It has no
 cost of a batch, and its filter term grows with the number of subscriptions: right for a server that tests filter after
 filter. Our brokers serve batches and match through an index, so the second form adds a cost per batch, one per socket
-written to and those of bytes in and out, and lets matching grow with the logarithm of the subscriptions.
+written to and those of bytes in and out, and lets matching grow with the logarithm of the subscriptions. A message that
+goes anywhere is rendered once, however many copies there are; one that nobody wants is not.
 `regression.compare` says which form the data support.
 """
 
@@ -80,11 +81,14 @@ def _regressor(term: str, samples: BatchSamples) -> Floats:
     if term == "sent_byte":
         # Separate from incoming bytes: outgoing ones are written anew for each copy, and pass the kernel twice.
         return np.asarray(samples.bytes * samples.copies / np.maximum(samples.messages, 1))
+    if term == "rendered_byte":
+        # How many messages go anywhere is not recorded: at most one for each copy.
+        return np.asarray(samples.bytes * np.minimum(samples.copies / np.maximum(samples.messages, 1), 1.0))
     raise CapacityError(f"there is no term {term!r} in a cost")
 
 
 LINEAR = CostForm("linear", ("receive", "match", "send"))
-BATCHED = CostForm("batched", ("batch", "write", "receive", "lookup", "send", "byte", "sent_byte"))
+BATCHED = CostForm("batched", ("batch", "write", "receive", "lookup", "send", "byte", "sent_byte", "rendered_byte"))
 FORMS = (LINEAR, BATCHED)
 
 
@@ -100,6 +104,7 @@ class BatchCosts(NamedTuple):
         send: a copy.
         byte: a byte that comes in.
         sent_byte: a byte that goes out.
+        rendered_byte: a byte of a message that goes anywhere, however many copies of it.
     """
 
     batch: float = 0.0
@@ -110,6 +115,7 @@ class BatchCosts(NamedTuple):
     send: float = 0.0
     byte: float = 0.0
     sent_byte: float = 0.0
+    rendered_byte: float = 0.0
 
     @classmethod
     def of(cls, estimates: Mapping[str, float]) -> BatchCosts:
@@ -125,7 +131,8 @@ class BatchCosts(NamedTuple):
             size: bytes of a message, on average.
         """
         matched = self.match * subscriptions + self.lookup * float(np.log2(1 + subscriptions))
-        return self.receive + matched + self.send * copies + size * (self.byte + self.sent_byte * copies)
+        byte = self.byte + self.sent_byte * copies + self.rendered_byte * min(1.0, copies)
+        return self.receive + matched + self.send * copies + size * byte
 
     def fixed(self, destinations: float) -> float:
         """Return the seconds of a batch for this many sockets, however few messages are in it."""

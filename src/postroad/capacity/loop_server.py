@@ -12,7 +12,6 @@ the M/G/1 queue with an exceptional first service in each busy period (Welch, 19
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["WakingServer", "fit_waking"]
+__all__ = ["WakingServer"]
 
 # Messages to take a quantile from: 2,000 are beyond the 99 % one, half a second of work.
 _PLAYED = 200_000
-# A fit does not try utilisations beyond this.
-_HIGHEST = 0.995
 
 
 class WakingServer(NamedTuple):
@@ -96,32 +93,3 @@ class WakingServer(NamedTuple):
             raise CapacityError(
                 f"{self.rate:g} messages/s are more than the loop carries: fewer than {1 / self.each:.6g} messages/s"
             )
-
-
-def fit_waking(rates: Floats, seconds: Floats) -> WakingServer:
-    """Return the loop with these processor seconds per message at these rates; its own rate is the highest of them.
-
-    Args:
-        rates: messages per second of each load.
-        seconds: processor seconds of a message under it.
-
-    Raises:
-        CapacityError: fewer than two loads.
-    """
-    from scipy.optimize import least_squares
-
-    if len(rates) < 2:
-        raise CapacityError("what waking up costs takes loads of two different rates at least: measure more")
-    fastest = float(rates.max())
-    highest = _HIGHEST / fastest
-
-    def errors(logs: Floats) -> Floats:
-        wake, each = np.exp(logs)
-        told = each + wake * np.clip(1 - rates * each, 0, None) / (1 + rates * wake)
-        return np.asarray(np.log(told / seconds))
-
-    least, most = float(seconds.min()), float(seconds.max())
-    start = [math.log(max(most - least, 0.1 * most)), math.log(min(0.9 * least, 0.9 * highest))]
-    found = least_squares(errors, start, bounds=([-30.0, -30.0], [2.0, math.log(highest)]))
-    wake, each = np.exp(found.x)
-    return WakingServer(fastest, float(wake), float(each))

@@ -1,14 +1,19 @@
-"""The measurement programme of the capacity model: a separate broker, driven over a grid of loads.
+"""The measurement programme of the capacity model: brokers of its own, driven over a grid of loads.
 
 Each cell of the grid is a number of resident subscriptions that do not match, a number of copies, a size of bodies, and
 a number of messages that the publisher writes at once and waits for: a batch. One broker is started for each number of
-subscriptions. The cost of a batch is the processor time that the broker's process used in the cell, divided by the
-number of batches: reading, decoding, writing and recording included. Processor time does not count the time that other
-programs held the processor, so a busy machine gives nearly the same costs as a quiet one.
+subscriptions. The cost of a batch is the processor time that the thread of the broker's loop used in the cell, divided
+by the number of batches: reading, decoding, matching and writing included. Processor time does not count the time that
+other programs held the processor, so a busy machine gives nearly the same costs as a quiet one. The loop limits what a
+broker carries. Another thread writes the record, mostly while a later cell runs; its time is counted separately.
 
-In the last cells of each broker the publisher keeps it saturated; they give the cost of a message in large batches. A
+In saturated cells the publisher keeps the broker busy; they give the cost of a message in large batches. A
 saturated cell in which the broker's loop was idle for more than the rest of `SATURATED` is left out: there the load
 generator was the bottleneck, and the cell says nothing about the broker.
+
+The speed of a shared machine changes from one minute to the next. So all brokers run at the same time, and the cells of
+all are visited in several rounds, each in another order: changes of speed affect all cells alike, and the median over a
+cell's visits ignores a disturbance of one of them.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import random
 import signal
 import socket
 import time
@@ -49,8 +55,9 @@ __all__ = [
 SATURATED = 0.9
 # A cell is warmed up for this part of its time before it counts.
 _WARM_UP = 0.25
-# A cell is measured in this many slices, of which the middle one counts: a shared machine changes its speed.
-_SLICES = 5
+# All cells are visited so many times, and each visit is measured in so many slices; the middle one of all counts.
+ROUNDS = 3
+_SLICES = 2
 # The bytes of a frame that are not its body.
 _FRAME_BYTES = 60
 # Bursts under way at once in a saturated cell.
@@ -86,8 +93,9 @@ class MeasuredCell(NamedTuple):
         cell: the load.
         bursts: how many were confirmed.
         seconds: how long it took.
-        processor_seconds: of the broker's process, all threads together.
-        loop_seconds: for how much of them its loop ran, or was ready to run and waited for a processor.
+        processor_seconds: what the thread of the broker's loop used of them.
+        loop_seconds: for how much of them the loop ran, or was ready to run and waited for a processor.
+        other_seconds: what the other threads of its process used: they write the record.
     """
 
     cell: Cell
@@ -95,6 +103,7 @@ class MeasuredCell(NamedTuple):
     seconds: float
     processor_seconds: float
     loop_seconds: float
+    other_seconds: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -102,9 +111,14 @@ class MeasuredCell(NamedTuple):
         return self.bursts * self.cell.burst / self.seconds
 
     @property
+    def carried(self) -> float:
+        """Return the messages per second that get through while the loop has a processor to itself."""
+        return self.bursts * self.cell.burst / self.processor_seconds
+
+    @property
     def busy(self) -> float:
-        """Return how many processors the broker used."""
-        return self.processor_seconds / self.seconds
+        """Return how many processors the broker used, including the threads that write the record."""
+        return (self.processor_seconds + self.other_seconds) / self.seconds
 
     @property
     def conclusive(self) -> bool:
@@ -123,7 +137,7 @@ class Programme(NamedTuple):
     by_selector: bool = False
 
     def cells(self, subscriptions: int) -> list[Cell]:
-        """Return the loads of one broker, the saturated ones last."""
+        """Return the loads of one broker."""
         grid = itertools.product(self.copies, self.sizes, self.bursts)
         slow = [Cell(subscriptions, copies, size, burst, False) for copies, size, burst in grid]
         fast = itertools.product(self.copies, self.sizes)
@@ -131,6 +145,11 @@ class Programme(NamedTuple):
 
     def __len__(self) -> int:
         return sum(len(self.cells(number)) for number in self.subscriptions)
+
+    def visits(self) -> list[list[Cell]]:
+        """Return all cells for each round, each time in another order."""
+        every = [cell for number in self.subscriptions for cell in self.cells(number)]
+        return [random.Random(number).sample(every, len(every)) for number in range(ROUNDS)]
 
 
 async def measure(programme: Programme, folder: Path, tell: Callable[[str], None]) -> list[MeasuredCell]:
@@ -141,17 +160,24 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
         folder: an empty directory for the brokers' data.
         tell: called with a line about each step.
     """
-    found: list[MeasuredCell] = []
-    for number, subscriptions in enumerate(programme.subscriptions, start=1):
-        tell(f"broker {number} of {len(programme.subscriptions)}, {subscriptions:,} subscriptions that do not match")
-        async with _broker(folder, number) as (pid, address):
+    slices: dict[Cell, list[MeasuredCell]] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        brokers: dict[int, tuple[int, tuple[str, int]]] = {}
+        for number, subscriptions in enumerate(programme.subscriptions, start=1):
+            tell(f"broker {number} of {len(programme.subscriptions)}, {subscriptions:,} subscriptions without a match")
+            pid, address = await stack.enter_async_context(_broker(folder, number))
             others = [_other(one, programme.by_selector) for one in range(1, subscriptions + 1)]
             idle = await _Consumer.connect(address, others)
-            for cell in programme.cells(subscriptions):
-                found.append(await _run(cell, programme, pid, address))
-                rate = f"{found[-1].rate:,.0f} messages/s"
-                tell(f"  {cell.copies} copies, {cell.size} bytes, {cell.burst} at once: {rate}")
-            await idle.close()
+            stack.push_async_callback(idle.close)
+            brokers[subscriptions] = pid, address
+        for cells in programme.visits():
+            for cell in cells:
+                slices.setdefault(cell, []).extend(await _visit(cell, programme, *brokers[cell.subscriptions]))
+    found = [_middle(slices[cell]) for number in programme.subscriptions for cell in programme.cells(number)]
+    for one in found:
+        cell = one.cell
+        shape = f"{cell.subscriptions:,} without a match, {cell.copies} copies, {cell.size} bytes"
+        tell(f"  {shape}, {cell.burst} at once: {one.rate:,.0f} messages/s")
     return found
 
 
@@ -214,24 +240,25 @@ def _other(number: int, by_selector: bool) -> tuple[str, str]:
     return ("/topic/load", f"correlation = '#{number}'") if by_selector else (f"/topic/other.{number}", "")
 
 
-async def _run(cell: Cell, programme: Programme, pid: int, address: tuple[str, int]) -> MeasuredCell:
-    seconds = programme.seconds
+async def _visit(cell: Cell, programme: Programme, pid: int, address: tuple[str, int]) -> list[MeasuredCell]:
+    seconds = programme.seconds / ROUNDS
     matching = ("/topic/load", "correlation = '#0'" if programme.by_selector else "")
     consumers = [await _Consumer.connect(address, [matching]) for _ in range(cell.copies)]
     publisher = await _Publisher.connect(address, cell, programme.by_selector)
     try:
         await publisher.run(_WARM_UP * seconds)
-        return _middle([await _slice(publisher, cell, pid, seconds / _SLICES) for _ in range(_SLICES)])
+        return [await _slice(publisher, cell, pid, seconds / _SLICES) for _ in range(_SLICES)]
     finally:
         for connection in (publisher, *consumers):
             await connection.close()
 
 
 async def _slice(publisher: _Publisher, cell: Cell, pid: int, seconds: float) -> MeasuredCell:
-    used, ready, began = processor_seconds(pid), _loop_seconds(pid), time.perf_counter()
+    before, began = ProcessTimes.of(pid), time.perf_counter()
     bursts = await publisher.run(seconds)
-    took = time.perf_counter() - began
-    return MeasuredCell(cell, bursts, took, processor_seconds(pid) - used, _loop_seconds(pid) - ready)
+    took, after = time.perf_counter() - began, ProcessTimes.of(pid)
+    ran, waited = after.loop - before.loop, after.loop_waited - before.loop_waited
+    return MeasuredCell(cell, bursts, took, ran, ran + waited, after.others - before.others)
 
 
 def _middle(slices: Sequence[MeasuredCell]) -> MeasuredCell:
@@ -339,20 +366,31 @@ class _Publisher(_Connection):
             confirmed += receipts
 
 
-def processor_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process so far; in nanoseconds if the kernel provides them."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-    except (OSError, ValueError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+class ProcessTimes(NamedTuple):
+    """Seconds of a broker's process so far.
+
+    Attributes:
+        loop: that its first thread, which runs the loop, had a processor.
+        loop_waited: that it was ready to run and had none.
+        others: that its other threads had a processor.
+    """
+
+    loop: float
+    loop_waited: float
+    others: float
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessTimes:
+        """Read them from the kernel; without its counts by thread, all time counts as the loop's."""
+        try:
+            ran, waited = _thread_times(pid, pid)
+            others = [int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if task.name != str(pid)]
+            return cls(ran, waited, sum(_thread_times(pid, other)[0] for other in others))
+        except (OSError, ValueError):
+            fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            return cls((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), 0.0, 0.0)
 
 
-def _loop_seconds(pid: int) -> float:
-    """Return for how long the first thread of a process, the broker's loop, ran or waited for a processor so far."""
-    try:
-        ran, waited = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[:2]
-        return (int(ran) + int(waited)) / 1e9
-    except (OSError, ValueError):
-        return processor_seconds(pid)
+def _thread_times(pid: int, thread: int) -> tuple[float, float]:
+    ran, waited = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[:2]
+    return int(ran) / 1e9, int(waited) / 1e9

@@ -46,5 +46,6 @@ class ServiceTimes(NamedTuple):
         written = len(outbox.deliveries) + len(outbox.parcels)
         matched = costs.match * subscriptions + costs.lookup * math.log2(1 + subscriptions)
         seconds = costs.batch + costs.write * written + messages * (costs.receive + matched) + costs.send * copies
-        seconds += costs.byte * size + costs.sent_byte * size * copies / max(messages, 1)
+        each = copies / max(messages, 1)
+        seconds += size * (costs.byte + costs.sent_byte * each + costs.rendered_byte * min(1.0, each))
         return round(seconds * _MICROSECONDS_PER_SECOND)

@@ -57,6 +57,7 @@ _TERMS = {
     "write": "CAST(destinations AS DOUBLE)",
     "byte": "CAST(bytes AS DOUBLE)",
     "sent_byte": "CAST(bytes AS DOUBLE) * copies / greatest(messages, 1)",
+    "rendered_byte": "CAST(bytes AS DOUBLE) * least(CAST(copies AS DOUBLE) / greatest(messages, 1), 1.0D)",
 }
 _COSTS = pa.schema(
     [
