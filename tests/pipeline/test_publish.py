@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -27,7 +28,10 @@ from postroad.pipeline.jobs import audit, compact, publish
 from postroad.pipeline.jobs.audit import AuditOptions
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.jobs.publish import PublishOptions
+from postroad.pipeline.open_tables import TrailState, open_tables, put_data
+from postroad.pipeline.plain_rows import PLAIN, plain_rows
 from postroad.pipeline.sources import open_sources
+from postroad.pipeline.tables import ID
 from postroad.trail import DEFAULT_GRACE_MS
 from tests.cli.programs import here
 from tests.pipeline.compactions import NOW
@@ -239,9 +243,18 @@ def test_erased_subscription_is_in_no_file_of_a_table_once_readers_had_their_tim
         for one in pq.read_table(path).to_pylist()
         for number in one["delivered"]
     )
+    early, readers_began = open_sources(trail), _after_the_snapshots(out)
     options = CompactOptions(trail, out / "compact", now=NOW, sample=20, erase=whom)
     run_job("erase", compact.run, options, spark=spark)
-    assert published(trail, out, now=NOW)["files_deleted"] == 0
+    # The snapshot of before is old, but until now it was the latest: somebody may be reading it.
+    assert published(trail, out, now=readers_began)["files_deleted"] == 0
+    # A publication that began before the erasure and took long does not bring back what was erased.
+    with local(out) as tables:
+        shown = tables.load_table("postroad.passages").metadata_location
+    with pytest.raises(PipelineError, match="later state"):
+        run_job("publish", lambda run: publish.run(replace(run, sources=early)), PublishOptions(trail, out))
+    with local(out) as tables:
+        assert tables.load_table("postroad.passages").metadata_location == shown
     later = published(trail, out, now=_after_the_snapshots(out))
     assert later["files_deleted"] > 0
     for path in (out / "tables" / "postroad" / "passages" / "data").iterdir():
@@ -314,3 +327,26 @@ def test_examples_of_the_page_run(tmp_path: Path, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert str(told["lost after hop"]) in shown
     assert "subscription" in shown
+
+
+def test_message_whose_id_bears_a_time_beyond_calendars_is_published(tmp_path: Path) -> None:
+    schema = PLAIN["passages"]
+    last = 2**48 - 1
+    packed = pa.array([b""], pa.binary())
+    found = {name: packed if pa.types.is_list(schema.field(name).type) else pa.array([1]) for name in schema.names}
+    row = pa.table({**found, **{name: pa.array([1]) for name in ID}, "time": pa.array([last])})
+    rows = plain_rows("passages", 1, row)
+    with open_tables(None, tmp_path, "postroad", "trail", TrailState({"1": 1}, 0)) as tables:
+        table = tables.table("passages", schema, by_day=True)
+        table.add([put_data(table.folder, "one.parquet", table.schema, rows)])
+        assert table.iceberg.scan().to_arrow().column("time").to_pylist()[0].year == 9999
+
+
+def test_password_of_a_catalogue_is_not_told(tmp_path: Path) -> None:
+    state = TrailState({}, 0)
+    with (
+        pytest.raises(PipelineError, match="cannot be used as a catalogue") as told,
+        open_tables("mysql://somebody:s3cret@localhost/tables", tmp_path, "postroad", "trail", state),
+    ):
+        pass
+    assert "s3cret" not in str(told.value)

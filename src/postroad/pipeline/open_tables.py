@@ -2,7 +2,8 @@
 
 A data file is written once, under a name derived from its source, and counts when a snapshot names it. So a process
 that was killed and starts again sees by the names what is already done. If two processes publish the same files at
-once, one loses its commit, looks again, and finds nothing left to do.
+once, one loses its commit, looks again, and finds nothing left to do. If somebody published a later state of the trail
+meanwhile, a process that still has an earlier one stops: it would remove what is new and bring back what was erased.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -21,7 +24,7 @@ from postroad.trail.access import make_folders
 from postroad.trail.locations import StoredPath, file_uri, put_file, remove_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.manifest import DataFile
@@ -30,12 +33,14 @@ if TYPE_CHECKING:
 
     from postroad.trail.locations import Location
 
-__all__ = ["CATALOGUE", "DataPut", "OpenTable", "OpenTables", "open_tables", "put_data", "uri_of"]
+__all__ = ["CATALOGUE", "DataPut", "OpenTable", "OpenTables", "TrailState", "open_tables", "put_data", "uri_of"]
 
 # The name of a catalogue that is known only by its URI. The JDBC catalogues of Spark and Trino look tables up by it.
 CATALOGUE = "postroad"
 # The trail that the tables belong to: two trails in one namespace would remove each other's files.
 TRAIL_PROPERTY = "postroad.trail"
+# Which manifests a snapshot shows, as JSON: broker -> number.
+MANIFESTS_PROPERTY = "postroad.manifests"
 # Files in one commit. The driver holds some kilobytes for each, and repeats a commit that fails.
 MAX_COMMIT_FILES = 5_000
 # Others publish seldom. A process that loses this often in a row is in a loop with another.
@@ -61,6 +66,43 @@ class DataPut(NamedTuple):
     name: str
     size: int
     footer: Any
+
+
+@dataclass(frozen=True)
+class TrailState:
+    """The state of a trail that a publication shows.
+
+    Attributes:
+        numbers: of the manifest of each broker.
+        pinned_ms: when they were read, in Unix ms.
+    """
+
+    numbers: Mapping[str, int]
+    pinned_ms: int
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Return what every snapshot says about it."""
+        return {MANIFESTS_PROPERTY: msgspec.json.encode(self.numbers).decode()}
+
+    def check(self, table: str, latest: Snapshot | None) -> None:
+        """Refuse to change a table that shows a later state.
+
+        Numbers alone do not tell: a broker whose trail was lost starts with small ones again. What was published before
+        this state was read is earlier than it in any case.
+
+        Raises:
+            PipelineError: the table shows a later state.
+        """
+        if latest is None or latest.summary is None or latest.timestamp_ms < self.pinned_ms:
+            return
+        told = latest.summary.additional_properties.get(MANIFESTS_PROPERTY, "{}")
+        shown = msgspec.json.decode(told, type=dict[str, int])
+        if any(number > self.numbers.get(broker, 0) for broker, number in shown.items()):
+            raise PipelineError(
+                f"{table}: somebody published a later state of the trail meanwhile; nothing is missing there. "
+                "Publish again if there is more to come"
+            )
 
 
 def put_data(folder: Location, name: str, schema: Any, rows: Any) -> DataPut:
@@ -90,11 +132,13 @@ class OpenTable:
         name: in its namespace.
         iceberg: the table, in its last known state.
         folder: where its data files are.
+        state: of the trail, which its next snapshots show.
     """
 
     name: str
     iceberg: IcebergTable
     folder: Location
+    state: TrailState
 
     @property
     def schema(self) -> Any:
@@ -120,7 +164,7 @@ class OpenTable:
                 found[entry.data_file.file_path.rpartition("/")[2]] = entry.data_file
         return found
 
-    def add(self, put: Iterable[DataPut], properties: Mapping[str, str]) -> int:
+    def add(self, put: Iterable[DataPut]) -> int:
         """Add files that do not count yet; return how many those were."""
         waiting = {one.name: one for one in put}
 
@@ -130,7 +174,7 @@ class OpenTable:
                 return False
             with (
                 self.iceberg.transaction() as transaction,
-                transaction.update_snapshot(snapshot_properties=dict(properties)).merge_append() as update,
+                transaction.update_snapshot(snapshot_properties=self.state.properties).merge_append() as update,
             ):
                 for one in fresh:
                     update.append_data_file(self._data_file(one))
@@ -141,23 +185,26 @@ class OpenTable:
             pass
         return before
 
-    def remove(self, names: set[str], properties: Mapping[str, str]) -> int:
-        """Remove files; return how many those were."""
-        return self.replace((), names, properties)
+    def keep(self, names: Collection[str]) -> int:
+        """Remove all files but these; return how many were removed."""
+        return self.replace((), names)
 
-    def replace(self, put: Iterable[DataPut], names: set[str], properties: Mapping[str, str]) -> int:
-        """Replace some files by others in one step; return how many were removed."""
+    def replace(self, put: Iterable[DataPut], names: Collection[str]) -> int:
+        """Add files, and remove all but those of these names, in one step; return how many were removed.
+
+        What to remove is decided by the state of the table that the commit is based on, not by an earlier look at it.
+        """
         new = list(put)
         gone: list[int] = [0]
 
         def exchange(known: dict[str, DataFile]) -> bool:
-            old = [file for name, file in known.items() if name in names]
+            old = [file for name, file in known.items() if name not in names]
             fresh = [one for one in new if one.name not in known]
             if not old and not fresh:
                 return False
             with (
                 self.iceberg.transaction() as transaction,
-                transaction.update_snapshot(snapshot_properties=dict(properties)).overwrite() as update,
+                transaction.update_snapshot(snapshot_properties=self.state.properties).overwrite() as update,
             ):
                 for file in old:
                     update.delete_data_file(file)
@@ -169,15 +216,21 @@ class OpenTable:
         self._committed(exchange)
         return gone[0]
 
-    def _committed(self, change: Callable[[dict[str, DataFile]], bool]) -> bool:
+    def _committed(self, change: Callable[[dict[str, DataFile]], bool], *, shows_state: bool = True) -> bool:
         """Commit a change; try again from the latest state if somebody else committed meanwhile.
 
+        Args:
+            change: returns whether there was something to commit.
+            shows_state: whether the table shows the state of this publication after it.
+
         Raises:
-            PipelineError: others changed the table all the time.
+            PipelineError: others changed the table all the time, or published a later state.
         """
         from pyiceberg.exceptions import CommitFailedException
 
         for _ in range(MAX_ATTEMPTS):
+            if shows_state:
+                self.state.check(self.name, self.iceberg.current_snapshot())
             try:
                 return change(self.files())
             except CommitFailedException:
@@ -214,26 +267,41 @@ class OpenTable:
         )
 
     def expire(self, before_ms: int) -> int:
-        """Drop unnamed snapshots from before a time, and delete their own data files; return how many.
+        """Drop unnamed snapshots that were replaced before a time, and delete their own data files; return how many.
 
         The files are deleted first: if the process is killed in between, the snapshots are still there, and the next
         call continues.
         """
+        deleted: list[int] = [0]
+
+        def drop(_: dict[str, DataFile]) -> bool:
+            old = self._replaced(before_ms)
+            if not old:
+                return False
+            gone = [one.snapshot_id for one in old]
+            kept = self._paths_of(one for one in self.iceberg.snapshots() if one.snapshot_id not in gone)
+            data, metadata = self._paths_of(old)
+            for path in sorted(data - kept[0]):
+                remove_file(self.folder / path.rpartition("/")[2])
+            deleted[0] += len(data - kept[0])
+            self.iceberg.maintenance.expire_snapshots().by_ids(gone).commit()
+            for path in sorted(metadata - kept[1]):
+                remove_file(self.folder.parent / "metadata" / path.rpartition("/")[2])
+            return True
+
+        self._committed(drop, shows_state=False)
+        return deleted[0]
+
+    def _replaced(self, before_ms: int) -> list[Snapshot]:
+        """Return the unnamed snapshots whose successor is from before a time: nobody has begun to read them since."""
         # The main branch names the latest snapshot; people may have named others.
         named = {ref.snapshot_id for ref in self.iceberg.metadata.refs.values()}
-        every = {one.snapshot_id: one for one in self.iceberg.snapshots()}
-        old = [one for number, one in every.items() if number not in named and one.timestamp_ms < before_ms]
-        if not old:
-            return 0
-        gone = [one.snapshot_id for one in old]
-        kept = self._paths_of(one for number, one in every.items() if number not in gone)
-        data, metadata = self._paths_of(old)
-        for path in sorted(data - kept[0]):
-            remove_file(self.folder / path.rpartition("/")[2])
-        self.iceberg.maintenance.expire_snapshots().by_ids(gone).commit()
-        for path in sorted(metadata - kept[1]):
-            remove_file(self.folder.parent / "metadata" / path.rpartition("/")[2])
-        return len(data - kept[0])
+        every = sorted(self.iceberg.snapshots(), key=lambda one: one.sequence_number or 0)
+        return [
+            one
+            for one, successor in pairwise(every)
+            if one.snapshot_id not in named and successor.timestamp_ms < before_ms
+        ]
 
     def _paths_of(self, snapshots: Iterable[Snapshot]) -> tuple[set[str], set[str]]:
         """Return the data files that snapshots name, and the files that describe the snapshots."""
@@ -258,12 +326,14 @@ class OpenTables:
         warehouse: the folder that holds them.
         namespace: of all of them.
         trail: the record they publish.
+        state: of the record.
     """
 
     catalogue: Catalog
     warehouse: Location
     namespace: str
     trail: str
+    state: TrailState
 
     def table(self, name: str, schema: Any, *, by_day: bool = False) -> OpenTable:
         """Return a table; create it, or add columns that it lacks.
@@ -296,7 +366,7 @@ class OpenTables:
         if set(schema.names) - {field.name for field in found.schema().fields}:
             with found.update_schema() as update:
                 update.union_by_name(schema)
-        return OpenTable(name, found, place / "data")
+        return OpenTable(name, found, place / "data", self.state)
 
     def _make(self, identifier: tuple[str, str], schema: Any, place: str, by_day: bool) -> None:
         from pyiceberg.transforms import DayTransform
@@ -310,7 +380,9 @@ class OpenTables:
 
 
 @contextmanager
-def open_tables(catalogue: str | None, warehouse: Location, namespace: str, trail: str) -> Iterator[OpenTables]:
+def open_tables(
+    catalogue: str | None, warehouse: Location, namespace: str, trail: str, state: TrailState
+) -> Iterator[OpenTables]:
     """Return the tables of a namespace; create the namespace if it does not exist.
 
     Args:
@@ -319,6 +391,7 @@ def open_tables(catalogue: str | None, warehouse: Location, namespace: str, trai
         warehouse: where tables are created.
         namespace: of the tables.
         trail: the record they publish.
+        state: of the record.
 
     Raises:
         PipelineError: PyIceberg is not installed, or there is no such catalogue.
@@ -343,9 +416,11 @@ def open_tables(catalogue: str | None, warehouse: Location, namespace: str, trai
         found = load_catalog(CATALOGUE if is_uri else catalogue, **({"uri": catalogue} if is_uri else {}), **settings)
         found.create_namespace_if_not_exists(namespace)
     except Exception as error:
-        raise PipelineError(f"{_shown(catalogue)}: cannot be used as a catalogue: {error}") from error
+        # What the library says may hold the URI, and so the password.
+        told = str(error).replace(catalogue, _shown(catalogue))
+        raise PipelineError(f"{_shown(catalogue)}: cannot be used as a catalogue: {told}") from None
     try:
-        yield OpenTables(found, warehouse, namespace, trail)
+        yield OpenTables(found, warehouse, namespace, trail, state)
     finally:
         close = getattr(found, "close", None)
         if close is not None:

@@ -8,6 +8,7 @@ reported.
 from __future__ import annotations
 
 import datetime
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -87,6 +88,7 @@ class Sources:
         reads: what the driver itself read.
         workers: compare files with their checksums if they are large; without workers, the driver does it.
         told: rows of tables that journals have beyond the files, with `broker` and `run` (`journals.with_journals`).
+        pinned_ms: when the pins were taken, in Unix ms.
     """
 
     root: Location
@@ -98,6 +100,7 @@ class Sources:
     reads: Reads = field(default_factory=Reads)
     workers: SparkSession | None = None
     told: Mapping[str, Any] = field(default_factory=dict)
+    pinned_ms: int = 0
     _checked: dict[str, str] = field(default_factory=dict)
     _removed: Mapping[int, set[str]] = field(default_factory=dict)
     _added: Mapping[int, list[FileEntry]] = field(default_factory=dict)
@@ -398,9 +401,10 @@ def open_sources(
         raise PipelineError(f"{root}: is not a trail (there is no {root / 'manifests'} with a broker in it)")
     if since is not None and until is not None and since >= until:
         raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
-    reads = Reads()
+    reads, pinned_ms = Reads(), int(time.time() * 1_000)
     pins = {number: pin_fitting(root, number, reads) for number in numbers}
-    sources = Sources(root, dict(sorted(pins.items())), since or 0, until or FOREVER, skip_damaged, reads=reads)
+    times = since or 0, until or FOREVER
+    sources = Sources(root, dict(sorted(pins.items())), *times, skip_damaged, reads=reads, pinned_ms=pinned_ms)
     for pinned in sources.pins.values():
         if pinned.other_version:
             raise PipelineError(f"{pinned.folder} has another format; run the pipeline of the Postroad that wrote it")

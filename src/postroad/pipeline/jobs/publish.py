@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.job_run import JobOptions
-from postroad.pipeline.open_tables import DataPut, open_tables, put_data, uri_of
+from postroad.pipeline.open_tables import DataPut, TrailState, open_tables, put_data, uri_of
 from postroad.pipeline.plain_rows import COVERAGE, PLAIN, coverage_rows, plain_rows
 from postroad.pipeline.report_files import REPORTS, report_files
 from postroad.pipeline.rewrite import read_unit
@@ -66,7 +64,9 @@ def run(run: JobRun[PublishOptions]) -> dict[str, Any]:
     options = run.options
     warehouse = options.warehouse or location(options.out) / _FOLDER
     trail = uri_of(run.sources.root)
-    with open_tables(options.catalogue, warehouse.absolute(), options.namespace, trail) as tables:
+    numbers = {str(broker): pinned.number for broker, pinned in run.sources.pins.items()}
+    state = TrailState(numbers, run.sources.pinned_ms)
+    with open_tables(options.catalogue, warehouse.absolute(), options.namespace, trail, state) as tables:
         return Publication(run, tables).made()
 
 
@@ -81,20 +81,18 @@ class Publication:
     def __init__(self, run: JobRun[PublishOptions], tables: OpenTables) -> None:
         self._run = run
         self._tables = tables
-        numbers = {str(broker): pinned.number for broker, pinned in run.sources.pins.items()}
-        # Every snapshot says which state of the manifests it shows.
-        self._properties = {"postroad.manifests": msgspec.json.encode(numbers).decode()}
         self._figures = {"files_added": 0, "rows_added": 0, "files_removed": 0, "files_deleted": 0}
         self._found: list[OpenTable] = []
 
     def made(self) -> dict[str, Any]:
         """Do all steps; return the summary."""
-        gone = {name: self._added(name) for name in _OF_TRAIL}
+        added = {name: self._added(name) for name in _OF_TRAIL}
         self._cover()
-        for name, (table, names) in gone.items():
-            if names:
+        for name, (table, wanted) in added.items():
+            # If a part of a manifest cannot be read, a file that seems gone may still count.
+            if not self._run.sources.damaged:
                 self._run.tell(f"taking out of {name} what no longer counts")
-                self._count(table, removed=table.remove(names, self._properties))
+                self._count(table, removed=table.keep(wanted))
         for name in REPORTS:
             self._report(name)
         now = self._run.options.now or int(time.time() * 1_000)
@@ -119,7 +117,7 @@ class Publication:
     # --- of the trail ----------------------------------------------------------------------------------------------
 
     def _added(self, name: str) -> tuple[OpenTable, set[str]]:
-        """Publish the new files of a table; return the names of those that no longer count."""
+        """Publish the new files of a table; return the names of all that count."""
         table, sources = self._table(name, PLAIN[name], by_day=True), self._run.sources
         wanted = {data_name(source): source for source in sources.named(name, always=True)}
         known = set(table.files())
@@ -127,10 +125,9 @@ class Publication:
         if fresh:
             self._run.tell(f"publishing {len(fresh):,} files of {name}")
             put = self._put(table, fresh)
-            table.add(put, self._properties)
+            table.add(put)
             self._count(table, put)
-        # If a part of a manifest cannot be read, a file that seems gone may still count.
-        return table, set() if sources.damaged else known - wanted.keys()
+        return table, set(wanted)
 
     def _put(self, table: OpenTable, fresh: dict[str, SourceFile]) -> list[DataPut]:
         """Write the files, here or by workers; leave out damaged ones if the options say so."""
@@ -185,7 +182,7 @@ class Publication:
             ]
         except (OSError, TrailWriteError) as error:
             raise PipelineError(f"{table.folder}: cannot be written ({error})") from error
-        removed = table.replace(put, known - wanted.keys(), self._properties)
+        removed = table.replace(put, wanted.keys())
         self._count(table, put, removed)
 
 
