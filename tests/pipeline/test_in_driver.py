@@ -16,7 +16,8 @@ from postroad.messages import MessageId
 from postroad.pipeline import DamagedFileError, in_driver, run_job
 from postroad.pipeline.context import read_context
 from postroad.pipeline.in_driver import small_asked, spots_of
-from postroad.pipeline.jobs import trace
+from postroad.pipeline.jobs import storage, trace
+from postroad.pipeline.jobs.storage import StorageOptions
 from postroad.pipeline.jobs.trace import OUTSIDE_RANGE, UNKNOWN_ALIAS, TraceOptions
 from postroad.pipeline.judgement import judged
 from postroad.pipeline.session import SparkStart
@@ -177,3 +178,27 @@ def test_large_question_is_left_to_spark(troubled: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(in_driver, "MAX_BYTES", 100)
     with pytest.raises(AssertionError, match="Spark was started"):
         run_job("trace", trace.run, TraceOptions(troubled, tmp_path / "out", ids=tmp_path / "ids.txt"))
+
+
+def test_storage_of_a_small_trail_of_many_files_needs_no_spark(tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    write_trail(
+        trail, Scale(brokers=3, messages=500, seed=2, publishers=5, subscriptions=3, seconds=60, seal_seconds=2)
+    )
+    account = run_job("storage", storage.run, StorageOptions(trail, tmp_path / "out"))
+    files = [entry for here in open_sources(trail).all_entries().values() for entry in here]
+    assert account.summary["exact_bytes"] == sum(entry.size for entry in files if entry.table == "passages")
+    assert sum(row["files"] for row in pq.read_table(tmp_path / "out" / "storage").to_pylist()) == 90
+
+
+def test_storage_names_a_file_that_is_damaged(tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    write_trail(trail, FILTERS)
+    path = min(trail.glob("filters/broker=2/*/*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedFileError, match=path.name):
+        run_job("storage", storage.run, StorageOptions(trail, tmp_path / "out"))
+    account = run_job("storage", storage.run, StorageOptions(trail, tmp_path / "out", skip_damaged=True))
+    assert [path.name in lost.path for lost in account.damaged] == [True]

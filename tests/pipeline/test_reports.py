@@ -84,26 +84,32 @@ def test_timings_of_spark_and_of_numpy_are_the_same(spark: SparkSession, trouble
             )
 
 
+@pytest.fixture(params=["by Spark", "in the driver"])
+def where(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession | None:
+    """The session that a job is given; without one it does small work itself."""
+    return spark if request.param == "by Spark" else None
+
+
 def test_storage_counts_bytes_messages_and_records(
-    spark: SparkSession, troubled: Path, filters: Path, tmp_path: Path
+    where: SparkSession | None, troubled: Path, filters: Path, tmp_path: Path
 ) -> None:
-    run_job("storage", storage.run, StorageOptions(troubled, tmp_path / "exact"), spark=spark)
+    run_job("storage", storage.run, StorageOptions(troubled, tmp_path / "exact"), spark=where)
     found = rows(tmp_path / "exact", "storage")
     entries = [entry for here in open_sources(troubled).all_entries().values() for entry in here]
     passages = [entry for entry in entries if entry.table == "passages"]
     assert sum(row["bytes"] for row in found) == pytest.approx(sum(entry.size for entry in passages), abs=len(found))
     assert sum(row["messages"] for row in found) == sum(entry.rows for entry in passages)
     assert {row["recorder"] for row in found} == {"exact"}
-    run_job("storage", storage.run, StorageOptions(filters, tmp_path / "filters"), spark=spark)
+    truth = read_truth(troubled).to_pylist()
+    assert 0 < sum(row["records"] - row["messages"] for row in found) <= sum(len(row["deliveries"]) for row in truth)
+    run_job("storage", storage.run, StorageOptions(filters, tmp_path / "filters"), spark=where)
     of_filters = rows(tmp_path / "filters", "storage")
     assert {row["recorder"] for row in of_filters} <= {"bloom", "ribbon"}
     assert all(10 < row["bits_per_record"] < 500 for row in of_filters if row["records"] > 50)
-
-
-@pytest.fixture(params=["by Spark", "in the driver"])
-def where(request: pytest.FixtureRequest, spark: SparkSession) -> SparkSession | None:
-    """The session that a job is given; without one it does small work itself."""
-    return spark if request.param == "by Spark" else None
+    kept = [
+        entry for here in open_sources(filters).all_entries().values() for entry in here if entry.table == "filters"
+    ]
+    assert sum(row["bytes"] for row in of_filters) == pytest.approx(sum(entry.size for entry in kept), abs=len(found))
 
 
 def verdicts_on_entered(trail: Path, ids: list[tuple[int, ...]]) -> list[dict[str, Any]]:

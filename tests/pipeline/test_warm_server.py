@@ -34,12 +34,12 @@ def test_commands_find_a_server_that_is_kept_warm(troubled: Path, tmp_path: Path
         assert str(note) in serving.stderr.readline()
         assert stat.S_IMODE(note.stat().st_mode) == 0o600
         told = json.loads(note.read_text())
-        job = ("pipeline", "storage", "--trail", str(troubled), "--out", str(tmp_path / "out"), "--json")
+        job = ("pipeline", "timings", "--trail", str(troubled), "--out", str(tmp_path / "out"), "--json")
         # Without a Java of its own the command cannot start Spark.
         bare = {**environment, "JAVA_HOME": str(tmp_path)}
         done = ended(*job, env=bare)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout.splitlines()[-1])["exact_bytes"] > 0
+        assert json.loads(done.stdout.splitlines()[-1])["batches"] > 0
         refused = ended(*job, "--master", f"sc://localhost:{told['port']}/;token=another", env=bare)
         assert refused.returncode != 0
         assert told["token"] not in refused.stderr

@@ -153,7 +153,6 @@ INNER: dict[str, set[str]] = {
         "manifest",
         "paths",
         "remainder",
-        "shipped",
         "shipper",
         "spots",
     },

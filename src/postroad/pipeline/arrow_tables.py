@@ -2,8 +2,7 @@
 
 Spark comes without the libraries of object stores, and this package downloads nothing. So the driver assigns files of a
 store to workers. They fetch the files, compare them with their checksums, and pass the rows to Spark. Each task writes
-its own results. A file of results is named after its task and attempt, so that repeated or concurrent attempts never
-collide. One more file, written last, lists which files count.
+its own results (`arrow_output`). One more file, written last, lists which files count.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from postroad.pipeline.arrow_output import ArrowOutput, rendered
 from postroad.pipeline.errors import DamagedFileError, PipelineError
 from postroad.trail import SCHEMAS, FileEntry, Reads, TrailFile, date_text
 from postroad.trail.coverage import run_of_file
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
     from postroad.pipeline.sources import SourceFile
     from postroad.trail.locations import Location
 
-__all__ = ["CURRENT", "file_rows", "rendered", "stored_output", "stored_rows", "stored_table"]
+__all__ = ["CURRENT", "commit_stored", "file_rows", "stored_output", "stored_rows", "stored_table"]
 
 # What a task reads, compressed: some seconds of work, most of it waiting.
 TASK_BYTES = 16 << 20
 MIN_TASKS, MAX_TASKS = 4, 2_000
 BATCH_ROWS = 65_536
-# Rows of one file of results.
-MAX_OUTPUT_ROWS = 4_000_000
 # Lists the files of a result table that count. Other files belong to a run under way, or to one that died.
 CURRENT = "_current.json"
 
@@ -113,23 +111,22 @@ def stored_output(rows: DataFrame, place: StoredPath) -> None:
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    name, schema = uuid.uuid4().hex, to_arrow_schema(rows.schema)
+    output = ArrowOutput(place, to_arrow_schema(rows.schema))
+    output.add(rows)
+    commit_stored(output)
 
-    def write(batches: Iterable[Any]) -> Iterator[Any]:
-        from pyspark import TaskContext
 
-        task = TaskContext.get()
-        mark = f"{name}-{task.partitionId() if task else 0:05d}-{task.taskAttemptId() if task else uuid.uuid4().hex}"
-        for number, part in enumerate(_portions(batches, schema)):
-            path = f"{mark}-{number:03d}.parquet"
-            put_file(place / path, rendered(part))
-            yield pa.RecordBatch.from_arrays([pa.array([path])], names=["path"])
+def commit_stored(output: ArrowOutput) -> None:
+    """Put files that were written to a folder of a store in the place of an earlier table.
 
-    written = [row["path"] for row in rows.mapInArrow(write, "path string").collect()]
-    if not written:
-        stored_table(schema.empty_table(), place)
-        return
-    _commit(place, written)
+    Raises:
+        PipelineError: the store does not take it.
+    """
+    assert isinstance(output.place, StoredPath)
+    if output.written:
+        _commit(output.place, output.written)
+    else:
+        stored_table(output.schema.empty_table(), output.place)
 
 
 def stored_table(rows: Any, place: StoredPath) -> None:
@@ -154,25 +151,6 @@ def _commit(place: StoredPath, written: list[str]) -> None:
                 remove_file(other)
     except OSError as error:
         raise PipelineError(f"{place}: the store does not take the results ({error})") from error
-
-
-def _portions(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
-    held: list[Any] = []
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-        if sum(one.num_rows for one in held) >= MAX_OUTPUT_ROWS:
-            yield pa.Table.from_batches(held).cast(schema)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held).cast(schema)
-
-
-def rendered(rows: Any) -> memoryview:
-    """An Arrow table as the bytes of a Parquet file."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
-    return memoryview(sink.getvalue())
 
 
 def _stored(place: StoredPath) -> tuple[list[str], Any]:

@@ -15,11 +15,19 @@ from threading import Event, Thread, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from postroad.pipeline.errors import DamagedFileError, PipelineError
-from postroad.pipeline.output import discard_output, read_output, replace_output, replace_output_by, small_output
+from postroad.pipeline.output import (
+    discard_output,
+    output_by_tasks,
+    read_output,
+    replace_output,
+    replace_output_by,
+    small_output,
+)
 from postroad.pipeline.progress import counted
 from postroad.pipeline.session import SparkStart
 from postroad.pipeline.sources import Damage, Sources, open_sources
 from postroad.trail import TrailDamageError
+from postroad.trail.locations import location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from postroad.pipeline.arrow_output import ArrowOutput
     from postroad.pipeline.progress import Tally
     from postroad.trail.locations import Location
 
@@ -161,6 +170,14 @@ class JobRun(Generic[Told]):
         place = replace_output(rows, self.options.out, name, by=by)
         self.account.written.append(str(place))
         return place
+
+    @contextmanager
+    def written_by_tasks(self, name: str, schema: Any) -> Iterator[ArrowOutput]:
+        """A table of results that tasks write themselves, in the place of an earlier one."""
+        with output_by_tasks(self.options.out, name, schema) as output:
+            yield output
+            self.tell(f"writing {name}")
+        self.account.written.append(str(location(self.options.out) / name))
 
     def read(self, place: Location, schema: StructType | str | None = None) -> DataFrame:
         """Read a table of results; only some of its columns, if a schema names them."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from postroad.pipeline.arrow_tables import rendered, stored_output, stored_rows, stored_small, stored_table
+from postroad.pipeline.arrow_output import ArrowOutput, rendered
+from postroad.pipeline.arrow_tables import commit_stored, stored_output, stored_rows, stored_small, stored_table
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import TrailWriteError, replace_file
 from postroad.trail.access import close_to_others, make_folders
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from postroad.trail.locations import Location
 
-__all__ = ["discard_output", "read_output", "replace_output", "replace_output_by", "small_output"]
+__all__ = ["discard_output", "output_by_tasks", "read_output", "replace_output", "replace_output_by", "small_output"]
 
 # renameat2(2): exchange two names in one step.
 _HERE = -100
@@ -54,6 +55,35 @@ def replace_output(rows: DataFrame, out: str | Location, name: str, *, by: tuple
         (writer.partitionBy(*by) if by else writer).parquet(file_uri(fresh))
         close_to_others(fresh)
     return folder / name
+
+
+@contextmanager
+def output_by_tasks(out: str | Location, name: str, schema: Any) -> Iterator[ArrowOutput]:
+    """A table that tasks write themselves; at the end it takes the place of an earlier one, as in `replace_output`.
+
+    Raises:
+        PipelineError: the directory cannot be written.
+    """
+    folder = location(out)
+    if isinstance(folder, StoredPath):
+        output = ArrowOutput(folder / name, schema)
+        yield output
+        commit_stored(output)
+        return
+    with _replacement(folder, name) as fresh:
+        try:
+            make_folders(fresh)
+        except OSError as error:
+            raise PipelineError(f"{fresh}: cannot be made ({error.strerror})") from None
+        # Executors have working directories of their own.
+        output = ArrowOutput(fresh.absolute(), schema)
+        yield output
+        for one in fresh.iterdir():
+            if one.name not in output.written:
+                one.unlink()
+        if not output.written:
+            replace_file(fresh / "part-00000.parquet", rendered(schema.empty_table()))
+        close_to_others(fresh)
 
 
 def replace_output_by(rows: Any, out: str | Location, name: str) -> Location:

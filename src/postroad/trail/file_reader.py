@@ -115,6 +115,11 @@ class VerifiedFile:
         return int(self._file.num_row_groups)
 
     @property
+    def raw_bytes(self) -> int:
+        """What its row groups take before compression."""
+        return sum(int(self._file.metadata.row_group(index).total_byte_size) for index in range(self.groups))
+
+    @property
     def names(self) -> list[str]:
         """Its columns."""
         return list(self._file.schema_arrow.names)

@@ -1,154 +1,204 @@
 """`storage`: bytes that the record takes per message and per elementary record, by broker, day and recorder.
 
 The bytes are those of the files, footers included; the size before compression is what Parquet states. An elementary
-record is a publication, an arrival from another broker, or a delivery: what the paper's figures count.
+record is a publication, an arrival from another broker, or a delivery: what the paper's figures count. Each file is
+read once, and only the columns to count: workers return a few numbers for each broker, day and table.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow.parquet as pq
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from postroad.pipeline.charts import Panel, bars
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.job_run import JobOptions
-from postroad.pipeline.tables import table
 from postroad.pipeline.units import Unit, done
 from postroad.tracking import HistoryKind
-from postroad.trail import date_text
+from postroad.trail import Reads, TrailFile, date_text
 from postroad.trail.access import write_private
-from postroad.trail.shipped import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
-
     from postroad.pipeline.job_run import JobRun
-    from postroad.pipeline.sources import Sources
+    from postroad.pipeline.sources import SourceFile
+    from postroad.trail import FileEntry
     from postroad.trail.locations import Location
 
-__all__ = ["RECORDERS", "StorageOptions", "bytes_of_files", "counted", "figures", "run", "storage"]
+__all__ = ["RECORDERS", "Cost", "StorageOptions", "costs_of", "figures", "run", "tabulated"]
 
-# The recorder that writes each table of messages.
+# Which recorder writes a table of messages.
 RECORDERS = {"passages": "exact", "journeys": "journeys", "filters": "filters", "records": "log"}
-# Days that one chart shows: more bars could not be told apart.
+# The columns that tell how many messages and records a file has.
+_COLUMNS = {
+    "passages": ("arrived_from", "delivered"),
+    "journeys": ("origin", "path", "delivered"),
+    "filters": ("kind", "entries", "method"),
+    "records": ("kind",),
+}
+# Days that one picture shows: more bars are no longer told apart.
 MAX_DAYS = 62
-# The driver reads the footers of this many files faster than Spark distributes the work.
-FEW_FILES, _THREADS = 1_000, 16
+# Of files, compressed: two columns of them are read and counted in less time than Spark takes to start.
+DRIVER_BYTES, _THREADS = 64 << 20, 8
+# Files of one unit: a worker gives back one answer for all of them.
+UNIT_FILES = 256
 _ENTERED = (HistoryKind.ACCEPTED, HistoryKind.ARRIVED)
+_SCHEMA = pa.schema(
+    [
+        ("broker", pa.int64()),
+        ("date", pa.string()),
+        ("table", pa.string()),
+        ("recorder", pa.string()),
+        *((name, pa.int64()) for name in ("files", "messages", "records", "bytes", "raw_bytes")),
+        *((name, pa.float64()) for name in ("bytes_per_message", "bits_per_record", "raw_bits_per_record")),
+    ]
+)
 
 
-def bytes_of_files(spark: SparkSession, sources: Sources, tables: Iterable[str]) -> DataFrame:
-    """Return the bytes of the files, by broker, day and table, from the manifests and the footers."""
-    found = [source for name in tables for source in sources.of(name)]
-    root = sources.root
+class Cost(NamedTuple):
+    """What files of one broker, day and table cost, and what is in them.
 
-    def look(number: int, unit: Unit) -> Iterator[tuple[int, int]]:
-        yield number, _raw_bytes(root, unit.broker, unit.entries[0].path)
+    Attributes:
+        files: how many.
+        bytes: of these.
+        raw_bytes: before compression.
+        counts: recorder -> messages and elementary records.
+    """
 
-    if len(found) <= FEW_FILES:
+    files: int
+    bytes: int
+    raw_bytes: int
+    counts: dict[str, tuple[int, int]]
+
+    def __add__(self, other: Cost) -> Cost:  # type: ignore[override]
+        names = [*self.counts, *(name for name in other.counts if name not in self.counts)]
+        counts = {}
+        for name in names:
+            one, two = self.counts.get(name, (0, 0)), other.counts.get(name, (0, 0))
+            counts[name] = one[0] + two[0], one[1] + two[1]
+        return Cost(self.files + other.files, self.bytes + other.bytes, self.raw_bytes + other.raw_bytes, counts)
+
+
+NOTHING = Cost(0, 0, 0, {})
+Place = tuple[int, int, str]
+
+
+def costs_of(run: JobRun[Any], names: Iterable[str]) -> dict[Place, Cost]:
+    """What the files of some tables cost, by broker, day and table; workers look at them where they are many bytes."""
+    sources = run.sources.read_here()
+    found = [source for name in names for source in sources.of(name)]
+    run.sources.damaged += [one for one in sources.damaged if one not in run.sources.damaged]
+    units, root = list(_units(found)), sources.root
+
+    def look(_: int, unit: Unit) -> Iterator[tuple[Place, Cost]]:
+        yield (unit.broker, unit.day, unit.table), sum((_cost(root, unit.broker, one) for one in unit.entries), NOTHING)
+
+    if run.may_do_without and sum(source.entry.size for source in found) <= DRIVER_BYTES:
         with ThreadPoolExecutor(_THREADS) as threads:
-            raw = list(threads.map(lambda one: _raw_bytes(root, one.broker, one.entry.path), found))
+            told = [one for each in threads.map(lambda unit: list(look(0, unit)), units) for one in each]
     else:
-        units = [Unit(one.broker, one.entry.table, one.entry.day, (one.entry,)) for one in found]
-        sizes = dict(done(spark, units, look))
-        raw = [sizes[number] for number in range(len(found))]
-    sums: dict[tuple[int, str, str], list[int]] = {}
-    for source, size in zip(found, raw, strict=True):
-        here = sums.setdefault((source.broker, date_text(source.entry.day), source.entry.table), [0, 0, 0])
-        here[0] += 1
-        here[1] += source.entry.size
-        here[2] += size
-    rows = [(*key, *value) for key, value in sorted(sums.items())]
-    return spark.createDataFrame(
-        rows, "broker bigint, date string, table string, files bigint, bytes bigint, raw_bytes bigint"
-    )
+        told = done(run.spark, units, look)
+    sums: dict[Place, Cost] = {}
+    for place, cost in told:
+        sums[place] = sums.get(place, NOTHING) + cost
+    return dict(sorted(sums.items()))
 
 
-def _raw_bytes(root: Location, broker: int, path: str) -> int:
-    with place_of(root, path, broker).open("rb") as file:
-        metadata = pq.read_metadata(file)
-    return sum(metadata.row_group(index).total_byte_size for index in range(metadata.num_row_groups))
+def _units(files: Iterable[SourceFile]) -> Iterator[Unit]:
+    """Files of one broker, day and table together, up to some number."""
+
+    def place(source: SourceFile) -> Place:
+        return source.broker, source.entry.day, source.entry.table
+
+    for (broker, day, table), group in groupby(sorted(files, key=place), place):
+        entries = [source.entry for source in group]
+        for start in range(0, len(entries), UNIT_FILES):
+            yield Unit(broker, table, day, tuple(entries[start : start + UNIT_FILES]))
 
 
-def counted(rows: DataFrame, name: str) -> DataFrame:
-    """Count messages and elementary records in a table, by broker and day, with the recorder that wrote it."""
-    from pyspark.sql import functions as f
-
-    recorder = f.lit(RECORDERS[name])
-    if name == "passages":
-        first = f.when(f.col("arrived_from") >= 0, 1).otherwise(0)
-        messages, records = f.sum(first), f.sum(first + _listed("delivered", 4))
-    elif name == "journeys":
-        # A journey is one row at its origin; its hops are records of other brokers.
-        messages, records = f.count("*"), f.sum(1 + _listed("path", 8) + _listed("delivered", 8))
-    else:
-        entries = f.col("entries") if name == "filters" else f.lit(1)
-        messages = f.sum(f.when(f.col("kind").isin(*_ENTERED), entries).otherwise(0))
-        counts = f.col("kind").isin(*_ENTERED, HistoryKind.DELIVERED)
-        records = f.sum(f.when(counts, entries).otherwise(0))
-        recorder = f.col("method") if name == "filters" else recorder
-    grouped = rows.withColumn("recorder", recorder).groupBy("broker", "date", "recorder")
-    return grouped.agg(messages.alias("messages"), records.alias("records")).withColumn("table", f.lit(name))
-
-
-def _listed(name: str, width: int) -> Any:
-    from pyspark.sql import functions as f
-
-    return f.coalesce(f.length(name) / width, f.lit(0)).cast("bigint")
-
-
-def storage(spark: SparkSession, sources: Sources) -> DataFrame:
-    """Return a row for each broker, day, table and recorder.
+def _cost(root: Location, broker: int, entry: FileEntry) -> Cost:
+    """What one file costs.
 
     Raises:
-        MissingTableError: the trail has no record of any message.
+        TrailDamageError: it is not as it was written.
     """
-    from pyspark.sql import functions as f
-
-    names = sources.need(RECORDERS, "with filters, journeys and records is what takes room")
-    counts = None
-    for name in names:
-        rows = table(spark, sources, name, whole_files=True)
-        one = counted(rows.drop("data", "keys") if name == "filters" else rows, name)
-        counts = one if counts is None else counts.unionByName(one)
-    assert counts is not None
-    joined = counts.join(bytes_of_files(spark, sources, names), ["broker", "date", "table"], how="left")
-    # Filters of several methods share files: the bytes are divided among them by their records.
-    share = f.coalesce(_over(f.col("records"), f.sum("records").over(_whole())), f.lit(1.0))
-    return joined.select(
-        "broker",
-        "date",
-        "table",
-        "recorder",
-        "files",
-        "messages",
-        "records",
-        (f.col("bytes") * share).cast("bigint").alias("bytes"),
-        (f.col("raw_bytes") * share).cast("bigint").alias("raw_bytes"),
-        _over(f.col("bytes") * share, f.col("messages")).alias("bytes_per_message"),
-        _over(8 * f.col("bytes") * share, f.col("records")).alias("bits_per_record"),
-        _over(8 * f.col("raw_bytes") * share, f.col("records")).alias("raw_bits_per_record"),
-    )
+    file = TrailFile(root, entry, broker, Reads())
+    if len({group.index for group in entry.groups}) < file.groups:
+        # Groups of other times than the job is about count too, and their checksums are not in the entry.
+        file.verify()
+    rows = file.read(_COLUMNS[entry.table])
+    return Cost(1, entry.size, file.raw_bytes, _counts(rows, entry.table))
 
 
-def _over(above: Any, below: Any) -> Any:
-    """Return a ratio; null if there is nothing to divide by, as for a broker that sealed filters and saw no message."""
-    from pyspark.sql import functions as f
+def _counts(rows: Any, table: str) -> dict[str, tuple[int, int]]:
+    """Messages and elementary records in rows of a table, by recorder."""
+    if table == "passages":
+        first = _sum(pc.greater_equal(rows.column("arrived_from"), 0))
+        return {RECORDERS[table]: (first, first + _listed(rows, "delivered", 4))}
+    if table == "journeys":
+        # A journey has one row at its origin; its hops are records of other brokers.
+        count = rows.num_rows
+        return {RECORDERS[table]: (count, count + _listed(rows, "path", 8) + _listed(rows, "delivered", 8))}
+    if table == "records":
+        return {RECORDERS[table]: _by_kind(rows, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))}
+    methods = pc.unique(rows.column("method")).to_pylist()
+    portions = {name: rows.filter(pc.equal(rows.column("method"), name)) for name in sorted(methods)}
+    return {name: _by_kind(here, here.column("entries")) for name, here in portions.items()}
 
-    return above / f.when(below != 0, below)
+
+def _by_kind(rows: Any, entries: Any) -> tuple[int, int]:
+    entered = pc.is_in(rows.column("kind"), pa.array(_ENTERED, pa.int32()))
+    counting = pc.is_in(rows.column("kind"), pa.array([*_ENTERED, HistoryKind.DELIVERED], pa.int32()))
+    return _sum(entries.filter(entered)), _sum(entries.filter(counting))
 
 
-def _whole() -> Any:
-    from pyspark.sql import Window
+def _listed(rows: Any, name: str, width: int) -> int:
+    """How many numbers of so many bytes are in the packed lists of a column."""
+    return _sum(pc.binary_length(rows.column(name).cast(pa.binary()))) // width
 
-    frame = Window.partitionBy("broker", "date", "table")
-    return frame.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+
+def _sum(column: Any) -> int:
+    return int(pc.sum(column).as_py() or 0)
+
+
+def tabulated(costs: Mapping[Place, Cost]) -> Any:
+    """A row for each broker, day, table and recorder, as an Arrow table."""
+    rows = []
+    for (broker, day, table), cost in costs.items():
+        total = sum(records for _, records in cost.counts.values())
+        for recorder, (messages, records) in cost.counts.items():
+            # Filters of several methods share files: the bytes go to them by their records.
+            share = records / total if total else 1.0
+            size, raw = cost.bytes * share, cost.raw_bytes * share
+            rows.append(
+                {
+                    "broker": broker,
+                    "date": date_text(day),
+                    "table": table,
+                    "recorder": recorder,
+                    "files": cost.files,
+                    "messages": messages,
+                    "records": records,
+                    "bytes": int(size),
+                    "raw_bytes": int(raw),
+                    "bytes_per_message": _over(size, messages),
+                    "bits_per_record": _over(8 * size, records),
+                    "raw_bits_per_record": _over(8 * raw, records),
+                }
+            )
+    return pa.Table.from_pylist(rows, schema=_SCHEMA)
+
+
+def _over(above: float, below: int) -> float | None:
+    """A ratio; none where there is nothing to divide by, as of a broker that sealed filters and saw no message."""
+    return above / below if below else None
 
 
 def figures(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -185,8 +235,10 @@ class StorageOptions(JobOptions):
 def run(run: JobRun[StorageOptions]) -> dict[str, Any]:
     """Write `storage`, and a chart of it if the options ask for one."""
     run.tell("counting")
-    place = run.write(storage(run.spark, run.sources), "storage", by=("date",))
-    rows = run.read_small(place, ["date", "recorder", "messages", "records", "bytes", "raw_bytes"]).to_pylist()
+    names = run.sources.need(RECORDERS, "with filters, journeys and records is what takes room")
+    found = tabulated(costs_of(run, names))
+    run.write_table(found, "storage")
+    rows = found.select(["date", "recorder", "messages", "records", "bytes", "raw_bytes"]).to_pylist()
     summary: dict[str, Any] = {}
     for recorder in sorted({row["recorder"] for row in rows}):
         here = [row for row in rows if row["recorder"] == recorder]

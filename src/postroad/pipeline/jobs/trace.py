@@ -9,7 +9,7 @@ The only sort is of the evidence found, which grows with the ids and not with th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,9 +33,10 @@ from postroad.pipeline.progress import UNCOUNTED
 from postroad.pipeline.search import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table, with_runs
 from postroad.trail import STANDING_TABLES
+from postroad.trail.locations import location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +58,7 @@ MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
 # Up to this many verdicts the driver counts itself: a column of some megabytes.
 COUNTED_IDS = 5_000_000
 _ID_FIELD = pa.field("id", pa.string())
+_ANSWER_SCHEMA = VERDICT_SCHEMA.append(_ID_FIELD)
 RECORDS_OF_MESSAGES = (*EXACT, "filters")
 NEEDED_FOR = "with journeys, filters and records tells where messages went"
 
@@ -81,6 +83,28 @@ def trace(
     Raises:
         MissingTableError: the trail has no record of any message.
     """
+    question = _divided(spark, sources, asked)
+    traced = trace_ids(
+        spark, sources, question.inside, broadcast_ids, each_once=question.each_once, journals=True, tally=tally
+    )
+    return question.unanswered.unionByName(traced)
+
+
+class _Question(NamedTuple):
+    """What is asked for, divided.
+
+    Attributes:
+        inside: ids to be traced.
+        unanswered: the rows for texts that are unknown, and for ids of other times than the job is about.
+        each_once: no id is in `inside` twice.
+    """
+
+    inside: DataFrame
+    unanswered: DataFrame
+    each_once: bool
+
+
+def _divided(spark: SparkSession, sources: Sources, asked: DataFrame) -> _Question:
     ids = asked
     aliases = sources.of("aliases", always=True)
     if aliases:
@@ -92,8 +116,7 @@ def trace(
         unanswered = unanswered.unionByName(_without_answer(inside.where(f"not ({range_of_times})"), OUTSIDE_RANGE))
         inside = inside.where(range_of_times)
     # Different texts are different ids, but several aliases may belong to one id.
-    traced = trace_ids(spark, sources, inside, broadcast_ids, each_once=not aliases, journals=True, tally=tally)
-    return unanswered.unionByName(traced)
+    return _Question(inside, unanswered, not aliases)
 
 
 def trace_ids(
@@ -117,6 +140,23 @@ def trace_ids(
         journals: also read what brokers that died left in their journals.
         tally: counts the ids that are judged.
     """
+    evidence, context = _evidence(
+        spark, sources, ids, broadcast_ids, each_once=each_once, journals=journals, tally=tally
+    )
+    return judge(evidence, context, tally)
+
+
+def _evidence(
+    spark: SparkSession,
+    sources: Sources,
+    ids: DataFrame,
+    broadcast_ids: int,
+    *,
+    each_once: bool,
+    journals: bool,
+    tally: Tally,
+) -> tuple[DataFrame, Context]:
+    """All evidence of ids, brought together; and what it is judged by."""
     wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
     whole = sources
 
@@ -151,7 +191,7 @@ def trace_ids(
         columns |= filled(found)
     # A column that nothing fills costs as much on its way through Spark as any other, so leave it out.
     brought = together(evidence.select(*(name for name in COLUMNS if name in columns)), bins.partitions)
-    return judge(brought, context, tally)
+    return brought, context
 
 
 def _read_in_portions(spark: SparkSession, files: list[SourceFile]) -> None:
@@ -165,6 +205,11 @@ def judge(evidence: DataFrame, context: Context, tally: Tally = UNCOUNTED) -> Da
     """Return the verdicts, with the id as text."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    return evidence.mapInArrow(_judging(context, tally), from_arrow_schema(_ANSWER_SCHEMA))
+
+
+def _judging(context: Context, tally: Tally) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What judges batches of evidence that were brought together."""
     judge_batches = Judge(context)
 
     def run(batches: Iterable[Any]) -> Iterator[Any]:
@@ -172,7 +217,7 @@ def judge(evidence: DataFrame, context: Context, tally: Tally = UNCOUNTED) -> Da
             tally.add(verdicts.num_rows)
             yield _with_text(verdicts)
 
-    return evidence.mapInArrow(run, from_arrow_schema(VERDICT_SCHEMA.append(_ID_FIELD)))
+    return run
 
 
 def _with_text(verdicts: Any) -> Any:
@@ -271,11 +316,23 @@ def _by_spark(run: JobRun[TraceOptions]) -> dict[str, Any]:
     asked = read_asked(run.spark, run.options.ids).persist()
     run.tell("tracing")
     try:
-        with run.counted() as tally:
-            traced = trace(run.spark, run.sources, asked, broadcast_ids=run.options.broadcast_ids, tally=tally)
-            place = run.write(traced, "trace")
+        with run.counted() as tally, run.written_by_tasks("trace", _ANSWER_SCHEMA) as output:
+            question = _divided(run.spark, run.sources, asked)
+            evidence, context = _evidence(
+                run.spark,
+                run.sources,
+                question.inside,
+                run.options.broadcast_ids,
+                each_once=question.each_once,
+                journals=True,
+                tally=tally,
+            )
+            output.add(evidence, _judging(context, tally))
+            if not question.unanswered.isEmpty():
+                output.add(question.unanswered)
     finally:
         asked.unpersist()
+    place = location(run.options.out) / "trace"
     run.account.absent = run.sources.absent()
     if 0 < tally.total <= COUNTED_IDS:
         verdicts = run.read_small(place, ["verdict"]).column(0)
