@@ -1,4 +1,7 @@
-"""Jobs of the pipeline under a clock: seconds, bytes read and shuffled, peak memory."""
+"""Jobs of the pipeline under a clock: seconds, processor seconds, bytes read and shuffled, peak memory.
+
+Processor seconds are of all processes that this one started: on a machine that others use too they tell more.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import shutil
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +26,18 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-__all__ = ["Answered", "Compacted", "Session", "answered", "compacted", "plain_join"]
+__all__ = [
+    "Answered",
+    "Compacted",
+    "Joined",
+    "Session",
+    "answered",
+    "compacted",
+    "fresh_session",
+    "plain_join",
+    "stop_session",
+    "warm_session",
+]
 
 MEMORY = "8g"
 _SAMPLES_PER_SECOND = 4
@@ -34,9 +49,18 @@ class Answered:
 
     ids: int
     seconds: float
+    cpu_seconds: float
     bytes_read: int
     bytes_shuffled: int
     peak_memory: int
+
+
+@dataclass
+class Joined:
+    """One plain join."""
+
+    seconds: float
+    cpu_seconds: float
 
 
 @dataclass
@@ -77,6 +101,27 @@ class Session:
         return sum(one["inputBytes"] for one in stages), sum(one["shuffleWriteBytes"] for one in stages)
 
 
+_running: list[Session] = []
+
+
+def fresh_session() -> Session:
+    """Start a session, in the place of one that runs: its first job is a cold one."""
+    stop_session()
+    _running.append(Session().__enter__())
+    return _running[0]
+
+
+def warm_session() -> Session:
+    """Return the session that runs; start one if there is none. A start takes longer than most jobs."""
+    return _running[0] if _running else fresh_session()
+
+
+def stop_session() -> None:
+    """Stop the session that runs, if any."""
+    while _running:
+        _running.pop().__exit__(None, None, None)
+
+
 class _Memory(threading.Thread):
     """The most memory that this process's children (the JVM and its Python workers) had together."""
 
@@ -102,18 +147,27 @@ class _Memory(threading.Thread):
         return self.peak
 
 
+def _cpu_seconds() -> float:
+    """Processor seconds of the JVM and its workers so far; those of a worker that ended are its parent's."""
+    total = 0.0
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            total += sum(child.cpu_times()[:4])
+    return total
+
+
 def answered(own: Session, trail: Path, asked: Path, out: Path) -> Answered:
     """Trace the ids in a file."""
     before = own.traffic()
     memory = _Memory()
     memory.start()
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), _cpu_seconds()
     account = run_job("trace", trace.run, TraceOptions(trail, out, ids=asked), spark=own.spark)
-    seconds = time.perf_counter() - began
+    seconds, spent = time.perf_counter() - began, _cpu_seconds() - spent
     peak = memory.stop()
     own.spark.catalog.clearCache()
     after = own.traffic()
-    return Answered(account.summary["ids"], seconds, after[0] - before[0], after[1] - before[1], peak)
+    return Answered(account.summary["ids"], seconds, spent, after[0] - before[0], after[1] - before[1], peak)
 
 
 def compacted(own: Session, trail: Path, out: Path) -> Compacted:
@@ -128,14 +182,14 @@ def compacted(own: Session, trail: Path, out: Path) -> Compacted:
     return Compacted(seconds, *files, *sizes, journeys)
 
 
-def plain_join(own: Session, trail: Path, asked: Path, records: Path) -> float:
+def plain_join(own: Session, trail: Path, asked: Path, records: Path) -> Joined:
     """What Spark does on its own: one row for each record, joined with the ids and grouped, no hint given."""
     from pyspark.sql import functions as f
 
     from postroad.pipeline.tables import ID, table
 
     spark = own.spark
-    if not records.exists():
+    if not (records / "_SUCCESS").exists():
         passages = table(spark, open_sources(trail), "passages")
         entered = passages.select(*ID, "broker", f.lit(0).alias("kind"), f.col("arrived_from").alias("subject"))
         numbers = f.expr(
@@ -145,9 +199,9 @@ def plain_join(own: Session, trail: Path, asked: Path, records: Path) -> float:
         delivered = passages.where("delivered is not null").select(
             *ID, "broker", f.lit(1).alias("kind"), f.explode(numbers).alias("subject")
         )
-        entered.unionByName(delivered).write.parquet(f"file://{records.resolve()}")
+        entered.unionByName(delivered).write.mode("overwrite").parquet(f"file://{records.resolve()}")
     out = records.with_name("out-plain")
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), _cpu_seconds()
     spark.conf.set("spark.sql.join.preferSortMergeJoin", "true")
     ids = spark.read.parquet(f"file://{asked.resolve()}").select(*ID)
     rows = spark.read.parquet(f"file://{records.resolve()}")
@@ -160,7 +214,7 @@ def plain_join(own: Session, trail: Path, asked: Path, records: Path) -> float:
         )
     )
     found.write.mode("overwrite").parquet(f"file://{out.resolve()}")
-    seconds = time.perf_counter() - began
+    seconds, spent = time.perf_counter() - began, _cpu_seconds() - spent
     spark.conf.set("spark.sql.join.preferSortMergeJoin", "false")
     shutil.rmtree(out, ignore_errors=True)
-    return seconds
+    return Joined(seconds, spent)

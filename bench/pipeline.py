@@ -3,6 +3,10 @@
 One run makes the trails (or takes those of `--work`), asks for ids of which half never existed, and holds every answer
 against the truth: no hop may be missed, false ones must stay within what filters promise. Each way of asking runs once
 cold, with the start of Spark, and again warm. Figures are of this machine and of what else runs on it.
+
+The run is one of sections, in the order of `--help`, for each size. What a section gave is kept in `--work`: a run that
+was cut, or that was told `--only` some sections, is gone on with by the next. The last line is one object of JSON, in
+which null stands for what was not measured, and `not_measured` says why.
 """
 
 from __future__ import annotations
@@ -10,22 +14,24 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil  # type: ignore[import-untyped]
 
-from bench.bulk import Answered, Session, answered, compacted, plain_join
-from bench.ends import driver_memory_growth, hundred_million, in_a_store, small_jobs, ten_ids
-from bench.truthful import Judgement, judge_answers
-from postroad.lab.trails import Scale, sample_ids, write_trail
-from postroad.messages import MessageId
-from postroad.trail import Trail
+from bench.bulk import stop_session
+from bench.ends import driver_memory_growth, in_a_store, small_jobs, ten_ids
+from bench.kept_figures import KeptFigures, digest_of
+from bench.pipeline_sections import compaction, growth, journeys, loop, recorder
+from bench.pipeline_trails import LARGE, Trails
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
 RECORDERS = ("exact", "sealed", "bloom")
 # What is promised, and whether it is at least or at most.
@@ -41,8 +47,35 @@ TARGETS = {
     "growth_ids_10x": (8.0, "at most"),
     "journey_bytes_per_message": (10.0, "at most"),
 }
-LOOP_IDS = 1_000
-SUBSCRIBERS = Scale().subscriptions
+# What the other sections give; `null` where they were not measured.
+FIGURES = {
+    "small": ("small_job_vs_bare_session", "small_spark_job_vs_bare_session", "warm_small_job_seconds"),
+    "ten_ids": ("ten_ids_bytes_read_share",),
+    "journeys": ("journeys_vs_plain_join",),
+    "memory": ("driver_memory_growth_10x",),
+    "store": ("s3_vs_local",),
+    "compaction": ("journey_bytes_per_message",),
+    "growth": ("growth_trail_10x", "growth_ids_10x"),
+    "loop": ("bulk_vs_loop",),
+}
+SECTIONS = ("small", "exact", "ten_ids", "journeys", "memory", "store", "compaction", "growth", "loop", *RECORDERS[1:])
+QUICK, TEN_MILLION, HUNDRED_MILLION = 200_000, 10_000_000, 100_000_000
+IDS = 1_000_000
+# Few messages of an hour would be thousands of files of some hundred bytes.
+QUICK_SECONDS = 300
+SOURCES = ("bench", *(f"src/postroad/{room}" for room in ("pipeline", "trail", "tracking", "filters", "lab/trails")))
+
+
+class Step(NamedTuple):
+    """A section on trails of one size; 0 for that of a demonstration."""
+
+    section: str
+    messages: int
+    work: Callable[[], dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.section}@{self.messages}" if self.messages else self.section
 
 
 def main() -> None:
@@ -51,218 +84,133 @@ def main() -> None:
     options = _options()
     work = Path(options.work)
     work.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, Any] = {"messages": options.messages, "ids": options.ids, "cores": psutil.cpu_count()}
-    trails = {name: _trail(work, name, options.messages, options.seed) for name in options.recorders}
-    small = _trail(work, "exact", options.messages // 10, options.seed)
-    asked = _asked(work, trails[options.recorders[0]], options.ids, "ids")
-    few = _asked(work, trails[options.recorders[0]], options.ids // 10, "few")
-    wrong = 0
-    over = 0
-    for name, trail in trails.items():
-        figures[name], judgement = _recorder(work, name, trail, asked)
-        wrong += judgement.missed
-        over += not judgement.is_within_promise
-    probing = [figures[name]["filters_probed_per_s_per_core"] for name in trails if name != "exact"]
-    if probing:
-        figures["filters_probed_per_s_per_core"] = min(probing)
-    if "exact" in trails:
-        figures |= _growth(work, trails["exact"], small, asked, few, figures["exact"]["warm_s"])
-        loop = _loop(trails["exact"], asked)
-        figures["loop_ids_per_s"] = round(loop, 1)
-        bulk = figures["exact"]["ids_per_s_with_start"]
-        figures["bulk_vs_loop"] = round(bulk / loop, 2)
-        after, judgement = _compaction(work, trails["exact"], asked, options.messages)
-        wrong += judgement.missed
-        figures |= after
-        figures |= driver_memory_growth(work, small, trails["exact"], asked)
-        figures |= in_a_store(work, small, few)
-    figures |= ten_ids(work, options.messages, options.seed)
-    figures |= small_jobs(work)
-    if options.hundred and "exact" in trails:
-        figures |= hundred_million(work, options.ids, options.seed, figures["exact"]["warm_s"])
-    for name in trails:
-        figures[name]["ids_per_s_per_core"] = round(figures[name]["ids_per_s_warm"] / (psutil.cpu_count() or 1))
-    figures["missed_hops"] = wrong
-    figures["recorders_over_budget"] = over
+    trails = Trails(work, options.seed, options.ids, 3_600 if max(options.messages) >= LARGE else QUICK_SECONDS)
+    root = Path(__file__).resolve().parent.parent
+    path = work / f"figures-{options.seed}-{options.ids}.json"
+    if options.fresh:
+        path.unlink(missing_ok=True)
+    kept = KeptFigures(path, digest_of(root / one for one in SOURCES), options.minutes)
+    # Whoever ends this run gets what it has measured so far.
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    for step in _steps(trails, kept, options):
+        if step.section in options.only:
+            if kept.measure(step.name, step.work) is None:
+                stop_session()  # It may have failed with the section.
+        else:
+            kept.skipped[step.name] = "not asked for (--only)"
+    stop_session()
+    signal.signal(signal.SIGTERM, before)
+    figures = _figures(kept, options)
     figures["bench_s"] = round(time.perf_counter() - began)
-    _show(figures, list(trails))
-    if not options.keep:
+    _show(figures, options.messages)
+    if not options.keep and not kept.skipped:
         shutil.rmtree(work, ignore_errors=True)
-    sys.exit(1 if wrong or over else 0)
+    print(json.dumps(figures))
+    sys.exit(1 if kept.failed or figures["missed_hops"] or figures["recorders_over_budget"] else 0)
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="200,000 messages and 20,000 ids: to see that all runs")
-    parser.add_argument("--messages", type=int, help="10,000,000 by default")
+    parser.add_argument("--messages", type=int, nargs="+", help="sizes, ascending; 1,000,000 and 10,000,000 by default")
+    parser.add_argument("--hundred", action="store_true", help="a hundred million messages too, in the section exact")
     parser.add_argument("--ids", type=int, help="1,000,000 by default; half of them never existed")
-    parser.add_argument("--recorders", nargs="+", default=list(RECORDERS), choices=RECORDERS)
+    parser.add_argument("--only", nargs="+", default=list(SECTIONS), choices=SECTIONS, help="some of the sections")
+    parser.add_argument("--minutes", type=float, default=0, help="begin no further section after so many")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--work", default=".cache/bench-pipeline", help="where trails and results go")
-    parser.add_argument("--hundred", action="store_true", help="a hundred million messages too: an hour, and 20 GB")
+    parser.add_argument("--work", default=".cache/bench-pipeline", help="where trails, results and figures go")
+    parser.add_argument("--fresh", action="store_true", help="measure again what an earlier run has measured")
     parser.add_argument("--keep", action="store_true", help="keep the trails for the next run")
     chosen = parser.parse_args()
-    chosen.messages = chosen.messages or (200_000 if chosen.quick else 10_000_000)
-    chosen.ids = chosen.ids or (20_000 if chosen.quick else 1_000_000)
+    chosen.messages = chosen.messages or ([QUICK] if chosen.quick else [LARGE, TEN_MILLION])
+    chosen.messages += [HUNDRED_MILLION] if chosen.hundred else []
+    chosen.ids = chosen.ids or min(IDS, min(chosen.messages) if min(chosen.messages) >= LARGE else QUICK // 10)
     return chosen
 
 
-def _trail(work: Path, recorder: str, messages: int, seed: int) -> Path:
-    """A trail of the messages; one that is there already is taken as it is."""
-    place = work / f"{recorder}-{messages}-{seed}"
-    if not (place / "done").exists():
-        shutil.rmtree(place, ignore_errors=True)
-        began = time.perf_counter()
-        written = write_trail(place, Scale(messages=messages, seed=seed, recorder=recorder))
-        (place / "done").touch()
-        seconds = time.perf_counter() - began
-        print(f"{recorder} trail of {messages:,} messages: {seconds:.0f} s, {written.bytes / messages:.1f} bytes each")
-    return place
+def _steps(trails: Trails, kept: KeptFigures, options: argparse.Namespace) -> Iterator[Step]:
+    """What to measure, the sizes ascending: what is cut off first is what takes longest."""
+    yield Step("small", 0, partial(small_jobs, trails))
+    for size in options.messages:
+        yield Step("exact", size, partial(recorder, trails, size, "exact"))
+        if size >= HUNDRED_MILLION:
+            continue
+        yield Step("ten_ids", size, partial(ten_ids, trails, size))
+        yield Step("compaction", size, partial(compaction, trails, size))
+        yield Step("journeys", size, partial(journeys, trails, size))
+        yield Step("memory", size, partial(driver_memory_growth, trails, size))
+        # The server is one of Python in this process: more would be about it.
+        yield Step("store", size, partial(in_a_store, trails, min(size, LARGE)))
+        yield Step("growth", size, partial(growth, trails, size))
+        bulk = (kept.of(f"exact@{size}") or {}).get("ids_per_s_with_start")
+        yield Step("loop", size, partial(loop, trails, size, bulk))
+        for name in RECORDERS[1:]:
+            yield Step(name, size, partial(recorder, trails, size, name))
 
 
-def _asked(work: Path, trail: Path, count: int, name: str) -> Path:
-    import pyarrow.parquet as pq
-
-    place = work / f"{name}-{count}.parquet"
-    pq.write_table(sample_ids(trail, count), place)
-    return place
-
-
-def _recorder(work: Path, name: str, trail: Path, asked: Path) -> tuple[dict[str, Any], Judgement]:
-    """Cold with the start of Spark, then warm; and the answers against the truth."""
-    out = work / f"out-{name}"
-    with Session() as session:
-        cold = answered(session, trail, asked, out)
-        warm = answered(session, trail, asked, out)
-    judgement = judge_answers(trail, out / "trace", SUBSCRIBERS)
-    print(f"{name}: cold {cold.seconds:.1f} s, warm {warm.seconds:.1f} s; {judgement}")
-    probes = {}
-    if name != "exact":
-        probes = {"filters_probed_per_s_per_core": round(_probing_rate(trail))}
-    return {
-        "start_s": round(session.starting_seconds, 1),
-        "cold_s": round(cold.seconds, 1),
-        "warm_s": round(warm.seconds, 1),
-        "ids_per_s_cold": round(cold.ids / cold.seconds),
-        "ids_per_s_warm": round(warm.ids / warm.seconds),
-        "ids_per_s_with_start": round(cold.ids / (cold.seconds + session.starting_seconds)),
-        "bytes_read": warm.bytes_read,
-        "bytes_shuffled": warm.bytes_shuffled,
-        "peak_memory": warm.peak_memory,
-        "missed_hops": judgement.missed,
-        "false_brokers": judgement.false_brokers,
-        "false_subscribers": judgement.false_subscribers,
-        "false_subscribers_promised": round(judgement.promised, 1),
-        "false_hops_within_budget": int(judgement.is_within_promise),
-        **probes,
-    }, judgement
+def _figures(kept: KeptFigures, options: argparse.Namespace) -> dict[str, Any]:
+    """All that was measured: at the top what is of the largest size that has it, below it all sizes."""
+    found: dict[str, Any] = {"messages": options.messages, "ids": options.ids, "cores": psutil.cpu_count()}
+    for names in FIGURES.values():
+        found |= dict.fromkeys(names)
+    found |= dict.fromkeys(RECORDERS)
+    found |= kept.of("small") or {}
+    sizes: dict[str, dict[str, Any]] = {}
+    wrong = over = 0
+    for size in options.messages:
+        here = sizes[str(size)] = {}
+        for section in SECTIONS[1:]:
+            figures = kept.of(f"{section}@{size}")
+            if figures is None:
+                continue
+            if section in RECORDERS:
+                here[section] = figures
+                wrong, over = wrong + figures["missed_hops"], over + (not figures["false_hops_within_budget"])
+            else:
+                here |= figures
+                wrong += figures.get("compacted_missed_hops", 0)
+        if size < HUNDRED_MILLION:
+            found |= here
+    found["growth_trail_100m"] = _growth(sizes.get(str(TEN_MILLION), {}), sizes.get(str(HUNDRED_MILLION), {}))
+    found |= {"missed_hops": wrong, "recorders_over_budget": over, "sizes": sizes}
+    return found | {"loads": kept.loads(), "not_measured": kept.skipped}
 
 
-def _probing_rate(trail: Path) -> float:
-    """(filter, id) pairs a second on one core: a sample of filters, each asked for many ids at once."""
-    import numpy as np
-    import pyarrow.parquet as pq
-
-    from postroad.pipeline.probes import loaded
-    from postroad.tracking import FilterSegment
-    from postroad.trail import pin
-
-    entries = pin(trail, 1).all_entries("filters")[0][:8]
-    rows = [row for entry in entries for row in pq.ParquetFile(trail / entry.path).read().to_pylist()]
-    for row in rows:
-        row.pop("crc")
-        row["singles"] = np.empty(0, np.int64)
-    segments = [FilterSegment(**row) for row in rows]
-    keys = np.random.default_rng(1).integers(0, 1 << 63, 1_000).astype(np.uint64)
-    began = time.thread_time()
-    for segment in segments:
-        loaded(segment).contains(keys)
-    return len(segments) * len(keys) / (time.thread_time() - began)
+def _growth(small: dict[str, Any], large: dict[str, Any]) -> float | None:
+    if "exact" not in small or "exact" not in large:
+        return None
+    return round(float(large["exact"]["warm_s"]) / float(small["exact"]["warm_s"]), 2)
 
 
-def _loop(trail: Path, asked: Path) -> float:
-    """Ids a second of one process that opens the trail once and asks one by one; its start is included."""
-    import pyarrow.parquet as pq
-
-    ids = pq.read_table(asked).slice(0, LOOP_IDS).to_pylist()
-    began = time.perf_counter()
-    reader = Trail(trail)
-    for row in ids:
-        reader.trace(MessageId(row["publisher"], row["origin"], row["time"], row["counter"]))
-    rate = len(ids) / (time.perf_counter() - began)
-    print(f"one by one: {rate:,.0f} ids a second")
-    return rate
-
-
-def _growth(work: Path, trail: Path, small: Path, asked: Path, few: Path, warm: float) -> dict[str, float]:
-    """How the time grows with ten times the trail, and with ten times the ids; start excluded.
-
-    All ids of all the trail were traced warm before, in so many seconds: with one more, the best of two as the others.
-    """
-    out = work / "out-growth"
-    with Session() as session:
-        answered(session, small, few, out)  # warms up
-        of_few = _best(answered(session, trail, few, out) for _ in range(2))
-        of_all = min(warm, answered(session, trail, asked, out).seconds)
-        # Ids of the large trail are asked of the small one too: most are absent there, which costs the same search.
-        of_small = _best(answered(session, small, asked, out) for _ in range(2))
-    return {
-        "growth_trail_10x": round(of_all / of_small, 2),
-        "growth_ids_10x": round(of_all / of_few, 2),
-        "start_excluded_s": round(session.starting_seconds, 1),
+def _show(figures: dict[str, Any], sizes: list[int]) -> None:
+    """A column for each recorder and size, then a row for each figure, and what is promised of some."""
+    columns = {
+        f"{name} {size:,}": figures["sizes"][str(size)][name]
+        for size in sizes
+        for name in RECORDERS
+        if name in figures["sizes"][str(size)]
     }
-
-
-def _best(runs: Iterable[Answered]) -> float:
-    return min(run.seconds for run in runs)
-
-
-def _compaction(work: Path, trail: Path, asked: Path, messages: int) -> tuple[dict[str, Any], Judgement]:
-    copy, out = work / "compacted", work / "out-compacted"
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(trail, copy)
-    with Session() as session:
-        change = compacted(session, copy, work / "out-compact")
-    with Session() as session:
-        cold = answered(session, copy, asked, out)
-        warm = _best(answered(session, copy, asked, out) for _ in range(2))
-        before = _best(answered(session, trail, asked, work / "out-before") for _ in range(1))
-        plain = plain_join(session, trail, asked, work / "records")
-    judgement = judge_answers(copy, out / "trace", SUBSCRIBERS)
-    size = change.bytes_of_journeys / messages
-    print(f"compacted: {size:.2f} bytes a message; trace {warm:.1f} s, was {before:.1f} s; plain join {plain:.1f} s")
-    return {
-        "compact_s": round(change.seconds, 1),
-        "compact_files_before": change.files_before,
-        "compact_files_after": change.files_after,
-        "compact_bytes_before": change.bytes_before,
-        "compact_bytes_after": change.bytes_after,
-        "bytes_per_message_before": round(change.bytes_before / messages, 2),
-        "bytes_per_message_after": round(change.bytes_after / messages, 2),
-        "journey_bytes_per_message": round(size, 2),
-        "trace_before_compaction_s": round(before, 1),
-        "trace_after_compaction_s": round(warm, 1),
-        "trace_after_compaction_cold_s": round(cold.seconds, 1),
-        "plain_join_s": round(plain, 1),
-        "journeys_vs_plain_join": round(plain / warm, 2),
-    }, judgement
-
-
-def _show(figures: dict[str, Any], recorders: list[str]) -> None:
-    """A row for each figure, and what is promised of some; then everything as one line of JSON."""
-    print(f"\n{'':32}" + "".join(f"{name:>16}" for name in recorders))
-    for name in dict.fromkeys(name for recorder in recorders for name in figures[recorder]):
-        cells = [figures[recorder].get(name, "") for recorder in recorders]
-        print(f"{name:32}" + "".join(f"{cell:>16,}" if cell != "" else " " * 16 for cell in cells))
+    print(f"\n{'':32}" + "".join(f"{name:>20}" for name in columns))
+    for name in dict.fromkeys(name for column in columns.values() for name in column):
+        cells = [column.get(name, "") for column in columns.values()]
+        print(f"{name:32}" + "".join(f"{cell:>20,}" if cell != "" else " " * 20 for cell in cells))
     print()
     for name, value in figures.items():
-        if name not in TARGETS and not isinstance(value, dict):
+        if name not in TARGETS and isinstance(value, int | float):
             print(f"{name:32}{value:>16,}")
     for name, (target, way) in TARGETS.items():
-        if name in figures:
-            good = figures[name] >= target if way == "at least" else figures[name] <= target
-            print(f"{name:32}{figures[name]:>16g}   {way} {target:g}{'' if good else ': missed'}")
-    print(json.dumps(figures))
+        value = figures[name]
+        if value is None:
+            print(f"{name:32}{'not measured':>16}   {way} {target:g}")
+            continue
+        good = value >= target if way == "at least" else value <= target
+        print(f"{name:32}{value:>16g}   {way} {target:g}{'' if good else ': missed'}")
+    for name, reason in figures["not_measured"].items():
+        print(f"{name}: not measured: {reason}")
 
 
 if __name__ == "__main__":

@@ -57,12 +57,7 @@ def judge_answers(trail: Path, answers: Path, subscribers: int) -> Judgement:
     """
     found = pq.read_table(answers, columns=[*_ID, "brokers", "delivered"])
     found = found.append_column("place", pa.array(np.arange(found.num_rows)))
-    truth = pq.read_table(trail / TRUTH, columns=[*_ID, "path", "deliveries"])
-    rows = truth.select(_ID).append_column("row", pa.array(np.arange(truth.num_rows)))
-    pairs = found.select([*_ID, "place"]).join(rows, _ID)
-    there = pairs.filter(pc.is_valid(pairs.column("row")))
-    place, row = there.column("place").to_numpy(), there.column("row").to_numpy()
-    real = truth.take(pa.array(row))
+    place, real = _truth_about(trail, found.select([*_ID, "place"]))
     told_brokers = _flat(found.column("brokers"))
     told_subscribers = _subscribers(found.column("delivered"))
     true_brokers = _keys(*_moved(_flat(real.column("path")), place), low=True)
@@ -78,6 +73,27 @@ def judge_answers(trail: Path, answers: Path, subscribers: int) -> Judgement:
     doubt = float(told_subscribers[3].mean()) if len(told_subscribers[3]) else 0.0
     promised = doubt * max(0, len(mine) * subscribers - len(deliveries))
     return Judgement(found.num_rows, len(place), missed, false_brokers, int(wrong.sum()), promised)
+
+
+def _truth_about(trail: Path, found: Any) -> tuple[Any, Any]:
+    """What happened to messages that were asked about: their places in the answers, and the rows of the truth.
+
+    One slice of the truth after the other, each with the ids of its times: memory is that of the answers.
+    """
+    found = found.sort_by("time")
+    times = found.column("time").to_numpy()
+    places, parts = [], []
+    for path in sorted((trail / TRUTH).glob("*.parquet")):
+        truth = pq.read_table(path, columns=[*_ID, "path", "deliveries"])
+        if not truth.num_rows:
+            continue
+        span = pc.min_max(truth.column("time")).as_py()
+        start, end = np.searchsorted(times, [span["min"], span["max"] + 1])
+        rows = truth.select(_ID).append_column("row", pa.array(np.arange(truth.num_rows)))
+        there = found.slice(start, end - start).join(rows, _ID, join_type="inner")
+        places.append(there.column("place").to_numpy())
+        parts.append(truth.select(["path", "deliveries"]).take(there.column("row")))
+    return np.concatenate(places), pa.concat_tables(parts)
 
 
 def _flat(column: Any) -> tuple[Any, Any]:
