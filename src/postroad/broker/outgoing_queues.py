@@ -88,7 +88,7 @@ class OutgoingQueue:
 
     @property
     def messages(self) -> int:
-        """How many messages the home has not confirmed."""
+        """Return how many messages the home has not confirmed."""
         return self.holder.waiting.stored + self.unconfirmed
 
 
@@ -113,18 +113,18 @@ class _AskedRows:
 
     @property
     def is_open(self) -> bool:
-        """Whether the session still waits for them."""
+        """Return whether the session still waits for them."""
         return self._waits.expects(self._number)
 
     def stored(self, places: Rows) -> None:
-        """The home has stored rows of the queue, whose places rise: perhaps some of these."""
+        """Note that the home has stored rows of the queue, whose places rise: perhaps some of these."""
         first, last = np.searchsorted(places, self.first, "left"), np.searchsorted(places, self.last, "right")
         self.left -= int(last - first)
         if not self.left:
             self._waits.done(self._number)
 
     def purged(self, runs: Runs, reason: str) -> None:
-        """Rows of the queue are given up: if some of these are among them, the session is told."""
+        """Tell the session if some of these are among rows of the queue that are given up."""
         mine = Runs(np.array([self.first]), np.array([self.last + 1]))
         if self.is_open and len(intersect(runs, mine).starts):
             self._waits.fail(reason)
@@ -182,7 +182,7 @@ class OutgoingQueues:
         return sorted(self._named.values(), key=lambda each: each.name)
 
     def find(self, name: str) -> OutgoingQueue | None:
-        """The one of this name."""
+        """Return the one of this name."""
         return self._named.get(name)
 
     @property
@@ -333,7 +333,7 @@ class OutgoingQueues:
     def purge(self, queue: OutgoingQueue, reason: str) -> int:
         """Give up all that waits for a queue, as an operator wants it; returns how many messages that is.
 
-        What is on its way to the home stays.
+        What is under way to the home stays.
         """
         among = self._stored.waiting_rows(queue.cursor)
         doubtful = first_places(among, queue.doubtful, 2**62)
@@ -346,7 +346,7 @@ class OutgoingQueues:
         queue.holder.waiting.stored = among.size
         for asked in queue.asked:
             asked.purged(among, f"what was sent to the queue {queue.name!r} was {reason}")
-        # Nothing is left that the home could take, and so be seen to take things again.
+        # The home has nothing left to take, so it cannot show that it takes messages again.
         queue.doubtful, queue.trouble = 0, ""
         self._way(queue.home).purged = True
         return among.size

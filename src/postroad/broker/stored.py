@@ -37,9 +37,9 @@ STORE_FULL = "store full"
 RESERVE_BYTES = 32 * 1024 * 1024
 # Rows that are discarded are read first, for the record; this many in one turn.
 DISCARDED_PER_TURN = 20_000
-# In the record: a subscription ended while the store had no room for its rows.
+# A reason in the record: a subscription ended while the store had no room for its rows.
 _ENDED = "subscription ended"
-# What is shed of a subscription that is over its limit and may drop its oldest: not one by one.
+# How much to shed at once from a subscription that is over its limit and may drop its oldest.
 _SHED_SHARE = 8
 
 
@@ -59,8 +59,8 @@ class TakenRows(NamedTuple):
     Attributes:
         batch: where they are.
         rows: which ones.
-        places: what names them in the store, one for each.
-        tries: how often each of them came back for sure; None for never.
+        places: their places in the store, one for each.
+        tries: how often each of them surely returned; None for never.
     """
 
     batch: Batch
@@ -121,9 +121,9 @@ class StoredQueues:
         recent: ids that an earlier process has stored, sorted: neighbours may send them again.
         repeated: how many such rows were sent again, and left out.
         unretained: rows of retained topics that the store had no room for.
-        lack: why rows of the last batch were not stored that a crash must not lose; empty if they were.
-        backlog: what came over links and waits until the store has room.
-        on_follow: called when rows have gone that waited for a subscription whose history is being read.
+        lack: why rows of the last batch that a crash must not lose were not stored; empty if they were.
+        backlog: what arrived over links and waits until the store has room.
+        on_follow: called when rows were delivered to a subscription whose history is being read.
     """
 
     def __init__(self, log: Log, recorder: Recorder) -> None:
@@ -187,8 +187,8 @@ class StoredQueues:
     def flush(self, batch: Batch, now: int, consignment: Consignment | None) -> list[Subscription]:
         """Store the batch once for all who want rows of it; return the subscriptions that have too much now.
 
-        If there is no room for it, what came in a consignment waits until there is; otherwise its rows are shed, and
-        `lack` says so if that matters to whoever sent them.
+        If there is no room for it, rows of a consignment wait until there is; other rows are shed, and `lack` says so
+        if that matters to the sender.
         """
         storing, self._storing, self.lack = self._storing, [], ""
         if self.backlog and consignment is not None:
@@ -226,7 +226,7 @@ class StoredQueues:
     def _shed_unstored(
         self, batch: Batch, storing: list[tuple[Subscription, NDArray[np.int64]]], reason: str, now: int
     ) -> None:
-        """There is no room for rows."""
+        """Shed rows that there is no room for."""
         if any(each.cursor is not None and each.cursor.durable for each, _ in storing):
             self.lack = reason
         for subscription, rows in storing:
@@ -365,7 +365,7 @@ class StoredQueues:
         return left
 
     def waiting_rows(self, cursor: Cursor) -> Runs:
-        """All rows that wait for a cursor now."""
+        """Return all rows that wait for a cursor now."""
         # Those of the open record get their places.
         self.log.boundary()
         return Runs(*(each.copy() for each in cursor.waiting.runs))
@@ -427,7 +427,7 @@ class StoredQueues:
         return True
 
     def _take_discarded(self, discard: Discard, most: int) -> list[Taken]:
-        """The next rows of those that are given up, as far as they are in memory."""
+        """Return the next rows of those that are given up, as far as they are in memory."""
         if discard.among is None:
             return self.log.pull(discard.cursor, most)
         among = intersect(discard.among, discard.cursor.waiting.runs)
@@ -437,7 +437,7 @@ class StoredQueues:
         return taken
 
     def _has_more(self, discard: Discard) -> bool:
-        """Whether rows of it are left: some may have turned out to be damaged."""
+        """Return whether rows of it are left: some may have turned out to be damaged."""
         if discard.among is None:
             return self.log.unread(discard.cursor) > 0
         return len(intersect(discard.among, discard.cursor.waiting.runs).starts) > 0

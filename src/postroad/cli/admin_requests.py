@@ -69,7 +69,7 @@ class NotThereError(PostroadError):
 
 
 class NeedsTokenError(PostroadError):
-    """The other end asks for a token, or for another one."""
+    """The endpoint asks for a token, or for another one."""
 
 
 _REFUSALS: dict[int, type[PostroadError]] = {
@@ -79,7 +79,7 @@ _REFUSALS: dict[int, type[PostroadError]] = {
 
 
 class AdminAnswer(dict[str, Any]):
-    """The fields of an answer; one that is not there means that something else answered."""
+    """The fields of a response; a missing field means that another program responded."""
 
     def __init__(self, base: str, fields: dict[str, Any]) -> None:
         super().__init__(fields)
@@ -104,7 +104,7 @@ def read_token(path: Path | None) -> str:
 
 
 class LocalNetwork(NamedTuple):
-    """A network that runs on this machine: where its brokers are asked, and what that takes."""
+    """A network that runs on this machine: the addresses of its brokers, and what they require."""
 
     brokers: tuple[BrokerEntry, ...]
     token_file: Path | None
@@ -112,7 +112,7 @@ class LocalNetwork(NamedTuple):
 
 
 def local_network(where: Path, token_file: Path | None, authority: Path | None) -> LocalNetwork:
-    """The network of a plan or a data directory; options come before what its state says.
+    """Return the network of a plan or a data directory; options override what its state says.
 
     Raises:
         PostroadError: there is none.
@@ -200,7 +200,7 @@ def admin_request(
         return AdminAnswer(base, msgspec.json.decode(reply.body, type=dict[str, Any]))
     except StrangerError as error:
         raise PostroadError(f"{base}: {error}") from None
-    # Whatever listens at the address may say anything.
+    # Any program may listen at the address, and may send anything.
     except (OSError, HttpError, ValueError) as error:
         raise PostroadError(f"{base}: no answer ({error}); {_advice(base, error)}") from None
 

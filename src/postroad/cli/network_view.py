@@ -29,7 +29,7 @@ _COLOURS = {
 }
 # Columns of a terminal that the whole table fits into, also with a parent for each broker.
 WIDE = 100
-# Whoever needs help comes first: a terminal shows the first brokers only, when there are many.
+# Brokers in trouble come first: with many brokers, a terminal shows only the first.
 _ORDER = (Condition.DEAD, Condition.SILENT, Condition.DEGRADED, Condition.STARTING, Condition.READY)
 
 
@@ -70,7 +70,7 @@ def view_fields(view: BrokerView) -> dict[str, Any]:
 
 
 def as_table(state: NetworkState, views: Sequence[BrokerView], width: int = WIDE) -> Table:
-    """The brokers, those in trouble first; their admin ports where there is room for them."""
+    """Return a table of the brokers, those in trouble first; with their admin ports if there is room."""
     title = f"network {state.name}, {state.strategy}"
     if state.directory:
         title += f"; directory {state.directory}"

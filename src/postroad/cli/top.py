@@ -141,7 +141,7 @@ async def _look(where: str, access: AdminAccess) -> _Sight:
 
 
 async def _admins(where: str, access: AdminAccess) -> list[str]:
-    """The admin addresses of the brokers."""
+    """Return the admin addresses of the brokers."""
     if _is_local(where):
         return [entry.admin for entry in local_network(Path(where), None, None).brokers]
     base = admin_base(where)
@@ -154,7 +154,7 @@ async def _admins(where: str, access: AdminAccess) -> list[str]:
 
 
 def _is_local(where: str) -> bool:
-    """Whether a plan or a directory is meant, of a network that runs on this machine."""
+    """Return whether the argument is a plan or a directory of a network that runs on this machine."""
     path = Path(where)
     return "://" not in where and (path.exists() or path.suffix == ".toml")
 

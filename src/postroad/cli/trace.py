@@ -170,13 +170,13 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
 
 
 def _is_local(given: str) -> bool:
-    """Whether a plan or a data directory is meant, and no address."""
+    """Return whether the argument is a plan or a data directory, not an address."""
     path = Path(given)
     return "://" not in given and (path.exists() or path.suffix == PLAN_SUFFIX or os.sep in given.rstrip(os.sep))
 
 
 def _admin_address(given: str, asking: _Asking) -> str:
-    """Where a broker can be asked that is named by its own address or by that of its network's directory."""
+    """Return the address of a broker that is named by its own address or by that of its network's directory."""
     base = admin_base(given)
     # A directory asks for no token, and none is shown to it.
     asks = asking._replace(token="")
@@ -192,7 +192,7 @@ def _admin_address(given: str, asking: _Asking) -> str:
 
 
 def _of_directory(path: Path, token_file: Path | None, authority: Path | None) -> tuple[str, Path | None, Path | None]:
-    """Where a broker of a network of this machine can be asked, with which token and authority."""
+    """Return the address of a broker of a network on this machine, with its token and authority."""
     from postroad.network import find, place_of
 
     place = place_of(path)

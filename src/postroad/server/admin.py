@@ -73,11 +73,11 @@ class Admin:
         aliased: finds the messages with a name in another system; None if no record is kept.
         token: what a request has to show to see who is connected and where messages went; None shows it to all.
         audit: logs and counts refusals.
-        durable: answers about durable subscriptions; None where there are none.
-        queues: answers about queues; None where there are none.
-        outgoing: answers about messages for queues of other brokers; None where there are none.
-        console: gathers what the console shows; None where there is none.
-        close: closes a session by its number; whether there was one.
+        durable: answers about durable subscriptions; None if there are none.
+        queues: answers about queues; None if there are none.
+        outgoing: answers about messages for queues of other brokers; None if there are none.
+        console: collects what the console shows; None if there is none.
+        close: closes a session by its number; returns whether there was one.
         observation: counts latencies while somebody asks for metrics; None for none.
         is_private: whether all but `/health` and `/ready` needs the token, because other machines can ask.
     """
@@ -130,7 +130,7 @@ class Admin:
         return await self._endpoint.listen(port, host)
 
     def take_token(self, token: str | None, others: AdminClient) -> None:
-        """Ask for this token from now on, and other brokers like this."""
+        """Require this token from now on, and ask other brokers with this client."""
         self._guard.token = token
         if self._console is not None:
             self._console.client = others

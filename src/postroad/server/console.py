@@ -223,12 +223,12 @@ def _sessions(sessions: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def _ask(client: AdminClient, address: str, now: int) -> dict[str, Any] | None:
-    """Another broker as the page has it; None if it does not answer as one."""
+    """Return another broker in the form of the page; None if it does not respond like one."""
     pages = ("/status", "/queues", "/subscriptions")
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             report, queues, durables = await asyncio.gather(*(client.page(address, path) for path in pages))
         return _broker(report, now, queues["queues"], durables["subscriptions"])
-    # Another program may have got the port, and say anything.
+    # Another program may have the port, and send anything.
     except (AdminClientError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *_NO_STATUS):
         return None
