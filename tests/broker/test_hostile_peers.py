@@ -70,7 +70,7 @@ def test_item_that_no_honest_broker_sends_ends_the_channel_which_begins_anew(
 @pytest.mark.parametrize("body", [b"", b"\xff", b"\x95\x01\x02\x03\x04", b"\x81\xa1\xff\x01"])
 def test_packet_that_is_no_datagram_is_refused_and_changes_nothing(body: bytes) -> None:
     network = joined()
-    data = packet(2, 1, Datagram(1, 1, 0, 0, ()))[:HEAD_BYTES] + body
+    data = packet(2, 1, Datagram(1, 1, 0, 0, []))[:HEAD_BYTES] + body
     outbox, fault = network.brokers[1].peers.receive(data, network.now)
     assert "a packet of broker 2 is none" in fault
     assert not outbox.closes
@@ -83,7 +83,7 @@ def test_packet_that_is_too_short_is_refused() -> None:
 
 
 def test_packet_loses_a_hop_each_time_it_is_passed_on() -> None:
-    data = packet(2, 1, Datagram(1, 1, 0, 0, ()))
+    data = packet(2, 1, Datagram(1, 1, 0, 0, []))
     assert read_packet(data).hops == MAX_HOPS
     further = passed_on(data)
     assert (read_packet(further).hops, further[HEAD_BYTES:]) == (MAX_HOPS - 1, data[HEAD_BYTES:])

@@ -107,6 +107,24 @@ def test_decoder_takes_or_refuses_changed_bytes(rows: list[Row], data: st.DataOb
     accepts_or_refuses(sealed(bytes(body[: data.draw(st.integers(0, len(body)))])))
 
 
+# A row of so many bits that it is compared field by field.
+LONG_ROW = rows_of([(Selector.parse(" AND ".join(f"n{i} = {i}" for i in range(300))), ANY_TOPIC)])
+
+
+def test_long_row_survives_its_bytes() -> None:
+    (row,) = LONG_ROW
+    assert len(row[1]) == 300
+    assert [plain(each) for each in decode_exact(encode_exact(LONG_ROW))] == [plain(row)]
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 7), st.floats(0.5, 1, exclude_max=True))
+def test_decoder_takes_or_refuses_a_long_row_with_a_changed_bit(bit: int, share: float) -> None:
+    body = bytearray(encode_exact(LONG_ROW)[:-8])
+    body[int(share * len(body))] ^= 1 << bit
+    accepts_or_refuses(sealed(bytes(body)))
+
+
 def test_decoder_refuses_a_changed_byte_by_the_checksum() -> None:
     data = bytearray(encode_exact(rows_of([(Selector.parse("a = 1"), ANY_TOPIC)])))
     for at in range(1, len(data)):
