@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
     from bench.pipeline_trails import Trails
 
-__all__ = ["driver_memory_growth", "in_a_store", "small_jobs", "ten_ids"]
+__all__ = ["STORE_ENVIRONMENT", "driver_memory_growth", "in_a_store", "small_jobs", "ten_ids"]
 
 TEN = 10
+# Credentials that the local S3 server takes. Workers have them from the start of their session on.
+STORE_ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true"}
 _PROGRAM = [sys.executable, "-c", "from postroad.cli import main; main()"]
 # What a warm server may take to start on a machine that is busy.
 SERVING_SECONDS = 600
@@ -124,7 +126,6 @@ def _s3_server() -> Iterator[Any]:
 
     # It would write a line for each request.
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    os.environ.update({"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true"})
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

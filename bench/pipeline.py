@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import signal
 import sys
@@ -20,11 +21,12 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest.mock import patch
 
 import psutil  # type: ignore[import-untyped]
 
 from bench.bulk import stop_session
-from bench.ends import driver_memory_growth, in_a_store, small_jobs, ten_ids
+from bench.ends import STORE_ENVIRONMENT, driver_memory_growth, in_a_store, small_jobs, ten_ids
 from bench.kept_figures import KeptFigures, digest_of
 from bench.pipeline_sections import compaction, growth, journeys, loop, recorder
 from bench.pipeline_trails import LARGE, Trails
@@ -90,16 +92,7 @@ def main() -> None:
     if options.fresh:
         path.unlink(missing_ok=True)
     kept = KeptFigures(path, digest_of(root / one for one in SOURCES), options.minutes)
-    # Whoever ends this run gets what it has measured so far.
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    for step in _steps(trails, kept, options):
-        if step.section in options.only:
-            if kept.measure(step.name, step.work) is None:
-                stop_session()  # It may have failed with the section.
-        else:
-            kept.skipped[step.name] = "not asked for (--only)"
-    stop_session()
-    signal.signal(signal.SIGTERM, before)
+    _measure(trails, kept, options)
     figures = _figures(kept, options)
     figures["bench_s"] = round(time.perf_counter() - began)
     _show(figures, options.messages)
@@ -107,6 +100,19 @@ def main() -> None:
         shutil.rmtree(work, ignore_errors=True)
     print(json.dumps(figures))
     sys.exit(1 if kept.failed or figures["missed_hops"] or figures["recorders_over_budget"] else 0)
+
+
+def _measure(trails: Trails, kept: KeptFigures, options: argparse.Namespace) -> None:
+    # Whoever ends this run gets what it has measured so far.
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    with patch.dict(os.environ, STORE_ENVIRONMENT):
+        for step in _steps(trails, kept, options):
+            if step.section not in options.only:
+                kept.skipped[step.name] = "not asked for (--only)"
+            elif kept.measure(step.name, step.work) is None:
+                stop_session()  # It may have failed with the section.
+        stop_session()
+    signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
