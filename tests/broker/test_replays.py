@@ -8,7 +8,7 @@ import pytest
 
 from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy, ReplayStart
 from postroad.matching import NO_BUDGET
-from postroad.messages import Batch, Draft, MessageId
+from postroad.messages import Batch, Draft, IdGenerator, MessageId
 from postroad.store import RetainedTopic, StoreSettings, carry_out
 from tests.broker.replay_scene import ReplayScene, ids
 
@@ -105,6 +105,34 @@ def test_replay_from_a_message_that_is_gone_begins_at_its_time() -> None:
     subscription = scene.subscribe(ReplayStart(id=gone, after=True))
     scene.settle()
     assert ids(scene, subscription) == [each.id for each in scene.sent[10:]]
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_replay_after_a_message_whose_id_is_ahead_of_the_clock_leaves_nothing_out(is_durable: bool) -> None:
+    scene = ReplayScene()
+    scene.now = 10_000_000
+    publisher, _ = scene.core.assigns_ids(scene.writer, "token", scene.now)
+    ahead = Batch.build([("a.x", {"n": 1}, (), b"")])
+    ahead.ids[:] = IdGenerator(publisher.number, 1).take(scene.now + 600_000, 1)
+    outbox, _ = scene.core.receive_identified(ahead, scene.writer, scene.now)
+    scene.note(outbox)
+    scene.writer = scene.core.attached("another")
+    # Several records were stored before the time of the id, and more than the tolerance after the message.
+    for _ in range(5):
+        scene.now += 60_000
+        scene.publish(3, "a.y")
+        scene.turn_until_safe()
+    for after in (True, False):
+        start = ReplayStart(id=ahead.message(0).id, after=after)
+        subscription = scene.durable(f"d{after}", start) if is_durable else scene.subscribe(start)
+        if is_durable:
+            scene.turn()
+            scene.crash()
+            subscription = scene.durable(f"d{after}", None)
+        scene.settle()
+        while is_durable and scene.acknowledge(subscription, 20):
+            scene.settle()
+        assert ids(scene, subscription) == [ahead.message(0).id] * (not after) + scene.wanted(subscription)
 
 
 def test_retention_of_more_commits_than_are_kept_lets_the_oldest_go_and_counts_them(

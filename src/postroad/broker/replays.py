@@ -83,6 +83,7 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
         id: the message to look for, in its two words; both are 0 for none.
         restart: where reading begins again if that message is not found.
         after: begin after it.
+        from_first: whether it is looked for before `restart` as well, since it was not found after it.
     """
 
     retained: str
@@ -94,6 +95,12 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
     id: tuple[int, int] = (0, 0)
     restart: int = 0
     after: bool = False
+    from_first: bool = False
+
+    @property
+    def limit(self) -> int:
+        """The place up to which it reads for the moment."""
+        return self.restart if self.from_first and self.id != (0, 0) else self.end
 
 
 class _Replay:
@@ -111,7 +118,7 @@ class _Replay:
 
     def following(self) -> HistoryRows | None:
         """Return the next rows to examine; None if there are no more."""
-        return next_rows(self.source, self.terms.position, self.terms.end)
+        return next_rows(self.source, self.terms.position, self.terms.limit)
 
     @property
     def ahead(self) -> int:
@@ -333,6 +340,11 @@ class Replays:
         terms = replay.terms
         if terms.id == (0, 0):
             return False
+        if terms.restart and not terms.from_first:
+            # An id may be further ahead of the clock than `skew_ms`: then its message was stored long before its time.
+            replay.terms = msgspec.structs.replace(terms, position=0, from_first=True)
+            if replay.following() is not None:
+                return True
         # The message is not kept (any more): rather some messages twice than one not at all.
         since = terms.id[1] >> int(TIME_SHIFT)
         replay.terms = msgspec.structs.replace(terms, position=terms.restart, since=since, id=(0, 0))
