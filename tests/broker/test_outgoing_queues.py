@@ -6,8 +6,9 @@ import os
 
 import pytest
 
-from postroad.broker import QueueSettings
-from postroad.messages import MessageId
+from postroad.broker import BrokerError, QueueSettings, outgoing_queues
+from postroad.messages import Batch, Draft, MessageId
+from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import StoreSettings
 from postroad.tracking import Verdict
 from tests.broker.queue_network import QueueMob, QueueNetwork
@@ -149,3 +150,24 @@ def test_mob_whose_messages_are_purged_loses_no_others_and_gets_nothing_twice() 
         assert left == [], f"seed {seed}"
         purged += sum(map(mob.was_purged, mob.ids))
     assert purged > 10
+
+
+def test_empty_queue_that_a_batch_is_for_does_not_make_room_for_another_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing_queues, "MAX_OUTGOING", 1)
+    network = QueueNetwork(count=2)
+    queues = network.brokers[1].core.queues
+    assert queues is not None
+
+    def send(*names: str) -> None:
+        batch = Batch.build([Draft(name, {}, (), b"1") for name in names])
+        batch.envelopes[:, FLAGS] |= QUEUED
+        broker = network.brokers[2]
+        network.carry_out(2, broker.core.receive(batch, broker.writer, network.now, queued=True))
+        network.settle(3)
+
+    send("one")
+    with pytest.raises(BrokerError, match="the limit"):
+        send("one", "other")
+    send("other")
+    send("one")
+    assert {each.name: each.cursor.rows for each in queues.listed()} == {"one": 2, "other": 1}

@@ -130,3 +130,37 @@ def test_whatever_is_confirmed_is_at_the_home_through_crashes_of_both_ends() -> 
         assert mob.faults == [], f"seed {seed}"
         checked += mob.checked
     assert checked > len(SEEDS)
+
+
+def test_settlements_of_an_earlier_session_are_safe_before_the_home_forgets_them() -> None:
+    network = QueueNetwork(count=2)
+    reader = network.consume(1)
+    network.send(2)
+    network.commit(2)
+    for _ in range(20):
+        network.tick()
+        pass_packets(network)
+        network.commit(2)
+        if network.brokers[2].peers.outgoing.listed()[0].unconfirmed:
+            break
+    # The home stores the message, says so, and its consumer has it; the sender's disk is busy from now on.
+    for _ in range(2):
+        network.commit(1)
+        pass_packets(network)
+    network.answer(reader, 1)
+    for _ in range(2):
+        network.commit(1)
+    network.crash(1, power=False)
+    network.start(1)
+    pass_all(network, 1)
+    network.crash(2)
+    network.start(2)
+    network.settle(5)
+    network.consume(1)
+    network.settle(2)
+    assert network.faults == []
+
+
+def pass_packets(network: QueueNetwork) -> None:
+    while network.wires:
+        network.pass_packet()

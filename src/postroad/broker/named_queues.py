@@ -293,7 +293,9 @@ class NamedQueues:
         if refusal := self._stored.refusal:
             outbox.unstorable = f"what is sent to a queue cannot be stored: {refusal}"
             return []
-        admitted = [(self._target(name, source.principal, now), mine) for name, mine in rows_by_name(batch, rows)]
+        named = list(rows_by_name(batch, rows))
+        names = {name for name, _ in named}
+        admitted = [(self._target(name, source.principal, now, names), mine) for name, mine in named]
         refusals = (self._refusal(queue, source, now) for queue, _ in admitted)
         outbox.unstorable = next(filter(None, refusals), "")
         # Last, because new queues take room too.
@@ -301,13 +303,16 @@ class NamedQueues:
             outbox.unstorable = f"what is sent to a queue cannot be stored: {refusal}"
         return admitted
 
-    def _target(self, name: str, principal: str, now: int) -> NamedQueue | OutgoingQueue:
-        """Return where messages to a queue are stored: in it, or in the outgoing queue if another broker has it."""
+    def _target(self, name: str, principal: str, now: int, names: set[str]) -> NamedQueue | OutgoingQueue:
+        """Return where messages to a queue are stored: in it, or in the outgoing queue if another broker has it.
+
+        `names` are all queues that the batch is for.
+        """
         peers = self._core.peers
         if name in self._named or peers is None or not (home := self._core.homes.elsewhere(name)):
             return self.named(name, principal, now)
         check_name(name)
-        return peers.outgoing.named(name, home, principal)
+        return peers.outgoing.named(name, home, principal, names)
 
     def _refusal(self, queue: NamedQueue | OutgoingQueue, source: Session, now: int) -> str:
         """Return why a queue refuses a publisher; empty if it accepts or pauses it."""

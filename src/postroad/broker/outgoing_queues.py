@@ -24,7 +24,7 @@ from postroad.store import Runs, first_places, intersect, rows_payload, subtract
 from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -218,8 +218,14 @@ class OutgoingQueues:
         self._named[queue.name] = queue
         return queue
 
-    def named(self, name: str, home: int, principal: str) -> OutgoingQueue:
+    def named(self, name: str, home: int, principal: str, spared: Collection[str] = ()) -> OutgoingQueue:
         """Return the outgoing queue of this name; make it if there is none.
+
+        Args:
+            name: of the queue.
+            home: the broker that has it.
+            principal: who sends to it.
+            spared: queues that are about to get messages, and so do not make room although they are empty.
 
         Raises:
             BrokerError: there are as many as there may be, or the store takes nothing.
@@ -228,7 +234,7 @@ class OutgoingQueues:
         if queue is not None:
             return queue
         if len(self._named) >= MAX_OUTGOING:
-            self._end_empty()
+            self._end_empty(spared)
         if len(self._named) >= MAX_OUTGOING:
             raise BrokerError(f"messages for {MAX_OUTGOING:,} queues of other brokers wait here, the limit")
         if refusal := self._stored.refusal:
@@ -237,9 +243,9 @@ class OutgoingQueues:
         cursor = self._log.open_cursor(self._core.take_subscription_number(), msgspec.msgpack.encode(terms))
         return self._enter(terms, home, cursor)
 
-    def _end_empty(self) -> None:
+    def _end_empty(self, spared: Collection[str]) -> None:
         for queue in list(self._named.values()):
-            if not queue.cursor.rows and not self._log.unread(queue.cursor):
+            if queue.name not in spared and not queue.cursor.rows and not self._log.unread(queue.cursor):
                 self._log.end_cursor(queue.cursor)
                 del self._named[queue.name]
 
@@ -425,11 +431,13 @@ class OutgoingQueues:
         while self._settling and self._settling[0][0] <= safe:
             _, home, session, number, again = self._settling.popleft()
             way = self._way(home)
+            over.setdefault(home, 0)
             if session == way.session:
                 way.again -= again
                 over[home] = number
         for home, number in over.items():
-            self._peers.send(home, Forget(number))
+            if number:
+                self._peers.send(home, Forget(number))
             self._end_doubts(home)
         for home in [each for each, way in self._ways.items() if way.purged]:
             self._end_doubts(home)
@@ -440,6 +448,9 @@ class OutgoingQueues:
         if way.purged and self._log.position <= self._log.safe:
             way.purged = any(self._stored.is_discarding(each.cursor) for each in self._of(home))
         if not way.owes or way.again or way.purged or not self._peers.is_open(home):
+            return
+        if any(settled[1] == home and settled[2] != way.session for settled in self._settling):
+            # Settled in an earlier session and not safe yet: after a crash these rows would be put once more.
             return
         for queue in self._of(home):
             if not queue.unconfirmed and not self._log.unread(queue.cursor):
