@@ -51,6 +51,11 @@ class CatalogEntry(NamedTuple):
     rows: int
     stored: int
 
+    @property
+    def described(self) -> str:
+        """Return the record in words, for a log."""
+        return f"segment {self.segment}: the record {self.header} of {self.rows:,} rows at {self.start:,}"
+
 
 class Catalog:
     """The records that have rows."""

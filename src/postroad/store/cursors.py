@@ -10,7 +10,7 @@ from postroad.store.payloads import CursorState, packed
 from postroad.store.places import NO_RUNS, ROW_BITS, RowSet, Runs, intersect, runs_of, subtract, unite
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -196,6 +196,13 @@ class Cursor:
         """Return the notes of the rows, each with the indices of the rows it belongs to."""
         found = ((text, np.flatnonzero(rows.runs.contains(places))) for text, rows in self.notes.items())
         return [(text, at) for text, at in found if len(at)]
+
+    def lose(self, runs: Runs) -> Iterator[Runs]:
+        """Remove rows of a damaged record; yield those that waited, then those in flight."""
+        for rows in (self.waiting, self.in_flight):
+            gone = intersect(Runs(*(each.copy() for each in rows.runs)), runs)
+            rows.remove(gone)
+            yield gone
 
     def forget(self, runs: Runs) -> None:
         """Forget rows, and all that is known of them."""

@@ -450,12 +450,10 @@ class Log:
 
     def _lose(self, entry: CatalogEntry) -> None:
         """Settle all rows of a damaged record for all cursors, and report the damage."""
-        whole = runs_of(place_of(entry.number, np.arange(entry.rows)))
-        lost = 0
+        whole, lost = runs_of(place_of(entry.number, np.arange(entry.rows))), 0
         for cursor in self.cursors.values():
-            for rows in (cursor.waiting, cursor.in_flight):
-                gone = intersect(Runs(*(each.copy() for each in rows.runs)), whole)
-                lost += rows.remove(gone)
+            for gone in cursor.lose(whole):
+                lost += gone.size
                 cursor.bytes -= self._catalog.count(gone, -1)
                 if cursor.durable and len(gone.starts):
                     self._enqueue(Kind.SETTLED, settled_payload([(cursor.number, gone)]), True)
@@ -464,10 +462,8 @@ class Log:
         self._damaged += 1
         self._lost_rows += lost
         if len(self.told) < MAX_TOLD:
-            self.told.append(
-                f"segment {entry.segment}: the record {entry.header} of {entry.rows:,} rows at {entry.start:,} is "
-                f"damaged; {lost:,} deliveries are lost, and its file is kept as {segment_name(entry.segment)}.damaged"
-            )
+            text = f"{entry.described} is damaged; {lost:,} deliveries are lost, and its file is kept as"
+            self.told.append(f"{text} {segment_name(entry.segment)}.damaged")
 
     def _checkpoint(self, through: int) -> bytes:
         """The payload of a checkpoint: what recovery needs of all records up to a number."""
