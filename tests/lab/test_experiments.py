@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from postroad.lab.experiments import EXPERIMENTS, Results, RunRequest, experiment_named
+from postroad.lab.experiments import EXPERIMENTS, Plot, PlottedLine, Results, RunRequest, experiment_named
 from postroad.lab.experiments.content import has_replication
 from postroad.lab.raw_events import RawEvents
+from postroad.lab.report import draw
 from postroad.lab.scenarios import ContentScenario
 from tests.cli.programs import here
 
@@ -108,6 +109,12 @@ def test_comparative_runs_play_the_seed_that_was_asked_for() -> None:
 def test_flood_of_publications_comes_faster_than_a_broker_takes_it() -> None:
     _, figures = measured("wihidum", "tree-1-flood", 0.02)
     assert figures["publications/s"] < 0.8 * figures["publications offered/s"]
+
+
+def test_only_dashed_lines_are_drawn_dashed() -> None:
+    for dashed in (False, True):
+        line = PlottedLine.of("one", [(1.0, 2.0), (2.0, 3.0)], dashed)
+        assert ("stroke-dasharray" in draw(Plot("p", "title", "x", "y", [line]))) == dashed
 
 
 def test_a_mode_that_an_experiment_does_not_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,9 +108,9 @@ def draw(plot: Plot) -> str:
     """Return a plot as an SVG element."""
     figure, axes = new_axes(plot.across, plot.up)
     for line in plot.lines:
-        style = "--" if line.dashed else "-"
-        marker = "." if len(line.across) < 30 else ""
-        axes.plot(list(line.across), list(line.up), style + marker, label=line.name, linewidth=1.2)
+        style, marker = "--" if line.dashed else "-", "." if len(line.across) < 30 else ""
+        # Apart: "-." in one word is a line of dashes and dots.
+        axes.plot(list(line.across), list(line.up), linestyle=style, marker=marker, label=line.name, linewidth=1.2)
     if "x" in plot.logarithmic:
         axes.set_xscale("log")
     if "y" in plot.logarithmic:
