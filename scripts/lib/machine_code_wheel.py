@@ -24,7 +24,7 @@ def compile_kernels(cache: Path, level: str) -> None:
     # No features beside those that the level stands for.
     target = {"NUMBA_CACHE_DIR": str(cache), "NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
     program = "from postroad.cli import main; main()"
-    subprocess.run([sys.executable, "-c", program, "warm"], env={**os.environ, **target}, check=True)
+    subprocess.run([sys.executable, "-P", "-c", program, "warm"], env={**os.environ, **target}, check=True)
 
 
 def machine_code(cache: Path, level: str) -> dict[str, bytes]:

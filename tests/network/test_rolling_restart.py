@@ -6,27 +6,35 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
+import postroad
 from postroad.client import ClientError, Reconnect, connect
 from postroad.network import BrokerEntry, BrokerView, Condition, NetworkState, Place, RestartProgress
+from postroad.network.errors import NetworkError
+from postroad.network.launcher import _PROGRAM
 from postroad.network.ports import free_ports
 from postroad.network.processes import ProcessMark, mark_of
 from postroad.network.rolling_restart import RestartRequest, RollingRestart, requested_restart
+from postroad.network.run import NetworkRun
 from postroad.topology import BrokerPlan, LinkPlan, Plan, Settings
 from postroad.trail.access import write_private
 from tests.cli.programs import PROGRAM, here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    import pytest
 
+SOURCES = Path(postroad.__file__).parent
 # A bound for a process that hangs.
 SECONDS = 280
 AGAIN = Reconnect(first=0.02, longest=0.2)
@@ -262,6 +270,89 @@ def test_a_restart_does_not_begin_while_messages_wait_for_a_broker(tmp_path: Pat
     last, others = asyncio.run(rolled(tmp_path, sleepers, lambda progress: None, wait=0.0))
     assert (last.done, others) == (0, [False, False])
     assert "broker 1: 3 messages wait for a way" in last.failure
+
+
+def test_a_restart_that_cannot_start_a_process_says_so(tmp_path: Path) -> None:
+    class Replaced(Sleepers):
+        async def start(self, number: int, join_seconds: float) -> None:
+            await super().start(number, join_seconds)
+            if join_seconds and number == 2:
+                raise FileNotFoundError(2, "the program is being replaced")
+
+    sleepers = Replaced(3)
+    last, _ = asyncio.run(rolled(tmp_path, sleepers, lambda progress: None))
+    assert (last.done, last.finished, "is being replaced" in last.failure) == (1, True, True)
+    assert sleepers.expected == set()
+
+
+class Notes:
+    """A listener that keeps what it hears of deaths and restarts."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *what: self.heard.append((name, *what[:2]))
+
+
+def test_a_broker_that_cannot_be_started_is_tried_again_and_the_network_stops_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_process(*arguments: object) -> None:
+        raise FileNotFoundError(2, "the program is being replaced")
+
+    async def defect() -> None:
+        raise ValueError("a defect")
+
+    async def stopped() -> list[tuple[Any, ...]]:
+        listener = Notes()
+        run = NetworkRun(
+            Plan(name="one", brokers=(BrokerPlan(number=1, port=1, link_port=2),)), tmp_path, Place(tmp_path), listener
+        )
+        run._entries[1] = BrokerEntry(number=1, address="", link_port=1, admin_port=1, links=0)
+        with pytest.raises(NetworkError, match=r"broker 1 cannot be started: .*is being replaced"):
+            await run.start(1, 1.0)
+        run._rolling = asyncio.create_task(defect())
+        await asyncio.wait_for(run._stop(), SECONDS)
+        return listener.heard
+
+    monkeypatch.setattr("postroad.network.run.launch", no_process)
+    heard = asyncio.run(stopped())
+    assert [each[:2] for each in heard] == [("died", 1), ("restarts", 1)]
+
+
+def test_programs_of_ours_import_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "postroad.py").write_text("raise SystemExit('imported from the working directory')")
+    command = [sys.executable, *_PROGRAM, "--version"]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert (told.returncode, told.stderr) == (0, "")
+    sources = [each.read_text() for each in SOURCES.rglob("*.py")]
+    assert sources
+    assert not [line for text in sources for line in text.splitlines() if re.search(r'executable, "-[cm]"', line)]
+
+
+def test_a_broker_that_still_loads_its_program_survives_a_reload() -> None:
+    loading = [word.replace("from postroad.cli import main; main()", "input()") for word in _PROGRAM]
+    with subprocess.Popen([sys.executable, *loading], stdin=subprocess.PIPE) as process:
+        try:
+            wait_until_ignored(process.pid)
+            process.send_signal(signal.SIGHUP)
+            process.communicate(b"\n", SECONDS)
+            assert process.returncode == 0
+        finally:
+            process.kill()
+
+
+def wait_until_ignored(pid: int) -> None:
+    """Wait until a process ignores SIGHUP; not waiting any longer than a process that hangs may take."""
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        status = Path(f"/proc/{pid}/status").read_text()
+        ignored = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigIgn"))
+        if ignored & 1 << signal.SIGHUP - 1:
+            return
+        time.sleep(0.01)
+    raise AssertionError("SIGHUP ends a broker that is still loading its program")
 
 
 def test_a_request_whose_process_is_gone_counts_no_more(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def _share(missing: list[Kernel], processes: int, report: Progress) -> None:
     with tempfile.TemporaryDirectory(prefix="postroad-") as claims:
         helpers = [
             subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, claims, *modules],
+                [sys.executable, "-P", "-c", _PROGRAM, claims, *modules],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

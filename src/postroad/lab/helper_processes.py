@@ -56,7 +56,7 @@ def helping(program: str, name: str) -> Iterator[Helper]:
         name: for errors.
     """
     process = subprocess.Popen(
-        [sys.executable, "-c", program],
+        [sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -29,7 +29,16 @@ def broker_settings(number: int, folder: Path) -> str:
 
 def broker_command(config: Path) -> list[str]:
     """Return the command that runs a broker with a file of settings, in this Python."""
-    return [sys.executable, "-c", "from postroad.cli import main; main()", "broker", "--config", str(config), "--json"]
+    return [
+        sys.executable,
+        "-P",
+        "-c",
+        "from postroad.cli import main; main()",
+        "broker",
+        "--config",
+        str(config),
+        "--json",
+    ]
 
 
 def stomp_address(line: str) -> tuple[str, int] | None:

@@ -47,7 +47,13 @@ LOOK_SECONDS = 0.05
 TAIL_BYTES = 4_000
 TAIL_LINES = 12
 
-_PROGRAM = ("-c", "from postroad.cli import main; main()")
+# Nothing is imported from the working directory (-P). A reload that comes while the program is still loading must not
+# end it.
+_PROGRAM = (
+    "-P",
+    "-c",
+    "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from postroad.cli import main; main()",
+)
 
 
 def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:

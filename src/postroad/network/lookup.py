@@ -108,7 +108,7 @@ async def start_detached(place: Place, arguments: Sequence[str], group: str | No
     place.claim(group)
     with os.fdopen(create(place.watcher_log, os.O_TRUNC), "wb") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - returns at once, and the process stays when this one ends
-            [sys.executable, "-c", "from postroad.cli import main; main()", "network", "up", *arguments],
+            [sys.executable, "-P", "-c", "from postroad.cli import main; main()", "network", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -107,7 +107,7 @@ class RollingRestart:
                 self._check_wanted()
                 await self._restart(number)
                 self._say(done=done + 1, broker=0, step="")
-        except NetworkError as error:
+        except (NetworkError, OSError) as error:
             self._say(failure=str(error))
         finally:
             self._say(finished=True)

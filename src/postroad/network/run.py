@@ -146,6 +146,7 @@ class NetworkRun:
         self._progress: RestartProgress | None = None
         # Brokers whose end is part of a rolling restart.
         self._parting: set[int] = set()
+        self._is_unwritten = False
         self._told_to_stop = asyncio.Event()
         self._impatient = asyncio.Event()
         self._up = False
@@ -259,7 +260,16 @@ class NetworkRun:
     async def _launch(self, number: int, join_seconds: float = 0.0) -> None:
         process, self._entries[number] = await launch(self._place, self._entries[number], join_seconds)
         self._exits[number] = asyncio.create_task(self._wait(number, process))
-        self._place.write(self._state())
+        self._note_state()
+
+    def _note_state(self) -> None:
+        """Write the state, now or, on a disk that is full for a while, later: brokers must not be started twice."""
+        try:
+            self._place.write(self._state())
+        except OSError:
+            self._is_unwritten = True
+        else:
+            self._is_unwritten = False
 
     async def _wait(self, number: int, process: asyncio.subprocess.Process) -> None:
         code = await process.wait()
@@ -297,13 +307,17 @@ class NetworkRun:
         try:
             await self._launch(number)
         except OSError as error:
-            # No process can be made, or its log cannot be written: as if it had died at once.
-            self._exited[number] = 1
-            self._listener.died(number, str(error), "", restart_command(self._place, number))
-            self._plan_restart(number)
+            self._could_not_start(number, error)
             return
         process = self._entries[number].process
         self._listener.restarted(number, 0 if process is None else process.pid)
+
+    def _could_not_start(self, number: int, error: OSError) -> None:
+        """No process can be made, or its log cannot be written: as if it had died at once."""
+        self._exited[number] = 1
+        self._listener.died(number, str(error), "", restart_command(self._place, number))
+        if self._options.restart:
+            self._plan_restart(number)
 
     async def _look(self) -> None:
         started = [entry for entry in self._entries.values() if entry.process is not None]
@@ -312,6 +326,8 @@ class NetworkRun:
     # --- a rolling restart ------------------------------------------------------------------------------------------
 
     def _look_for_restart(self) -> None:
+        if self._is_unwritten:
+            self._note_state()
         if self._rolling is not None and not self._rolling.done():
             return
         request = requested_restart(self._place)
@@ -321,7 +337,7 @@ class NetworkRun:
 
     def _progressed(self, progress: RestartProgress) -> None:
         self._progress = progress
-        self._place.write(self._state())
+        self._note_state()
         self._listener.rolled(progress)
 
     def numbers(self) -> list[int]:
@@ -348,7 +364,11 @@ class NetworkRun:
     async def start(self, number: int, join_seconds: float) -> None:
         """Start a broker anew."""
         self._exited.pop(number, None)
-        await self._launch(number, join_seconds)
+        try:
+            await self._launch(number, join_seconds)
+        except OSError as error:
+            self._could_not_start(number, error)
+            raise NetworkError(f"broker {number} cannot be started: {error}") from None
 
     @property
     def is_stopping(self) -> bool:
@@ -363,7 +383,9 @@ class NetworkRun:
     async def _stop(self) -> None:
         self._told_to_stop.set()
         # One that is about to be started is started first, and stopped with the others.
-        await asyncio.gather(*list(self._restarting.values()), *(() if self._rolling is None else (self._rolling,)))
+        starting = [*self._restarting.values(), *(() if self._rolling is None else (self._rolling,))]
+        # Whatever went wrong there, the brokers have to end.
+        await asyncio.gather(*starting, return_exceptions=True)
         started = [entry.process for entry in self._entries.values() if entry.process is not None]
         marks = [mark for mark in started if is_alive(mark)]
         if started:

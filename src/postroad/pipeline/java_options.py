@@ -94,7 +94,7 @@ def make_archive() -> Path:
     options = " ".join([*SMALL, f"-XX:ArchiveClassesAtExit={unfinished}", *_SILENT[1:]])
     try:
         made = subprocess.run(
-            [sys.executable, "-c", _PROGRAM, options],
+            [sys.executable, "-P", "-c", _PROGRAM, options],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
