@@ -63,6 +63,9 @@ BUSY = 0.6
 FLOOD = 2_000
 # A load of the first look lasts for this part of the others.
 FIRST_PART = 4
+# A fit that says so many times what the first look says, or so small a part of it, met a disturbance: it does not set
+# loads beyond that, which would take longer than a run may.
+MOST_CHANGE = 2.0
 # A load has so many at least, however short it is meant to be.
 FEWEST_BURSTS = 20
 # Messages that a prediction plays.
@@ -272,7 +275,7 @@ def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float, rounds_
             return Seen(burst, passed, loop_seconds(servers) - before)
 
         part = seconds / rounds_made
-        most = first_look(kind, play, part / FIRST_PART)
+        most = looked = first_look(kind, play, part / FIRST_PART)
         rounds: list[tuple[Calibrated, list[Seen]]] = []
         for number in range(rounds_made):
             shapes = zip(CALIBRATED, itertools.cycle((1, kind.burst)))
@@ -281,7 +284,7 @@ def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float, rounds_
                 for place, (share, burst) in enumerate(shapes)
             ]
             now = calibrated(between)
-            most = min(now.capacity(kind), MOST_RATE)
+            most = min(max(now.capacity(kind), looked / MOST_CHANGE), looked * MOST_CHANGE)
             rounds.append((now, [play(share * most, kind.burst, part, number) for share in UTILISATIONS]))
     costs = with_all_pauses([one for one, _ in rounds])
     _tell_costs(kind, costs)
