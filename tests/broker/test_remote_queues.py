@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.broker import AckMode, QueueSettings
+from postroad.broker import AckMode, BrokerError, ConsumerTerms, Limits, QueueSettings
 from postroad.messages import MessageId
 from postroad.store import StoreSettings
 from postroad.tracking import Verdict
@@ -15,7 +15,7 @@ from tests.broker.queue_network import QueueMob, QueueNetwork
 from tests.broker.queue_records import Recorders, traced
 
 if TYPE_CHECKING:
-    from postroad.broker import Subscription
+    from postroad.broker import Outbox, Subscription
     from postroad.messages import Message
 
 SEEDS = range(300) if os.environ.get("POSTROAD_THOROUGH") else range(12)
@@ -253,3 +253,44 @@ def test_record_tells_the_way_from_the_sender_over_the_home_to_the_consumer() ->
     assert [hit.number for hit in home.queued] == [hit.number for hit in home.acknowledged]
     assert [hit.number for hit in consumer.arrived_from] == [1]
     assert len(consumer.delivered) == len(consumer.acknowledged) == 1
+
+
+def test_consumers_at_another_broker_take_no_places_of_clients() -> None:
+    network = QueueNetwork(count=2)
+    home, remote = network.brokers[1], network.brokers[2]
+    home.core.take_limits(Limits(unacknowledged=50, sessions=len(home.core.sessions()) + 1))
+    client = remote.core.attached("one client")
+    assert remote.core.queues is not None
+    for number in range(20):
+        terms = ConsumerTerms("", AckMode.INDIVIDUAL, 1)
+        remote.core.queues.subscribe(client, f"key {number}", "work", terms, network.now)
+    network.settle(2)
+    assert len(home.peers.guests) == 20
+    home.core.attached("a client of the home")
+    with pytest.raises(BrokerError, match="sessions, its limit"):
+        home.core.attached("one too many")
+
+
+def test_consumers_that_come_in_one_packet_are_offered_their_queue_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = QueueNetwork(count=2)
+    home, remote = network.brokers[1], network.brokers[2]
+    network.send(1, 30)
+    network.settle(1)
+    assert home.core.queues is not None
+    offers, offer = [], home.core.queues.offer
+
+    def counted(subscription: Subscription, outbox: Outbox, now: int) -> int:
+        offers.append(now)
+        return offer(subscription, outbox, now)
+
+    monkeypatch.setattr(home.core.queues, "offer", counted)
+    client = remote.core.attached("one client")
+    assert remote.core.queues is not None
+    for number in range(200):
+        terms = ConsumerTerms("", AckMode.INDIVIDUAL, 1)
+        remote.core.queues.subscribe(client, f"key {number}", "work", terms, network.now)
+    network.settle(2)
+    assert len(home.peers.guests) == 200
+    # All messages are out, one for each of the first consumers.
+    assert [each.holder.waiting.stored for each in home.core.queues.listed()] == [0]
+    assert len(offers) < 50

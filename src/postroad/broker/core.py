@@ -142,13 +142,16 @@ class Broker:
 
     # --- sessions and subscriptions ----------------------------------------------------------------------------------
 
-    def attached(self, principal: str) -> Session:
-        """Add the session of a client that has connected.
+    def attached(self, principal: str, *, is_guest: bool = False) -> Session:
+        """Add the session of a client that has connected, or of a consumer at another broker.
+
+        Consumers at other brokers never take the places of clients; their number is limited for each broker.
 
         Raises:
             BrokerError: the broker has as many sessions as it may.
         """
-        if len(self._sessions) >= self.limits.sessions:
+        guests = 0 if self.peers is None else len(self.peers.guests)
+        if not is_guest and len(self._sessions) - guests >= self.limits.sessions:
             raise BrokerError(
                 f"this broker has {self.limits.sessions:,} sessions, its limit (sessions); try another one"
             )

@@ -6,7 +6,7 @@ the channel to its broker. If the channel is lost, so are its guests, and what t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.broker.channel_items import Answered, Dismiss, Hand
@@ -56,6 +56,9 @@ class GuestConsumers:
         self._core = core
         self._peers = peers
         self._guests: dict[Guest, Session] = {}
+        self._of_broker: Counter[int] = Counter()
+        # One new guest of each queue that has some: they are offered its messages together.
+        self._arrived: dict[str, Subscription] = {}
         # Those that get nothing until their channel has room.
         self._crowded: set[Guest] = set()
         # Answers to confirm when the store has reached a position.
@@ -64,19 +67,19 @@ class GuestConsumers:
     def __len__(self) -> int:
         return len(self._guests)
 
-    def consume(self, broker: int, item: Consume, outbox: Outbox, now: int) -> None:
-        """Add a guest."""
+    def consume(self, broker: int, item: Consume, now: int) -> None:
+        """Add a guest; `offer` then delivers what waits."""
         core, guest = self._core, Guest(broker, item.consumer)
         assert core.queues is not None
         if guest in self._guests:
             return
         session = None
         try:
-            if sum(each.broker == broker for each in self._guests) >= MAX_GUESTS:
+            if self._of_broker[broker] >= MAX_GUESTS:
                 self._peers.send(broker, Dismiss(item.consumer, f"broker {broker} has {MAX_GUESTS:,} consumers here"))
                 return
             core.homes.check(item.queue)
-            session = core.attached(item.principal)
+            session = core.attached(item.principal, is_guest=True)
             asked = ConsumerTerms(item.selector, AckMode.INDIVIDUAL, item.prefetch, item.exclusive)
             subscription = core.queues.subscribe(session, _KEY, item.queue, asked, now)
         except PostroadError as error:
@@ -86,11 +89,28 @@ class GuestConsumers:
             return
         subscription.guest = guest
         self._guests[guest] = session
-        core.queues.offer(subscription, outbox, now)
+        self._of_broker[broker] += 1
+        self._arrived[item.queue] = subscription
+
+    def offer(self, outbox: Outbox, now: int) -> None:
+        """Deliver what waits for new guests.
+
+        Once for all that a packet brought: each look at a queue goes over its consumers.
+        """
+        arrived, self._arrived = self._arrived, {}
+        for subscription in arrived.values():
+            assert self._core.queues is not None
+            self._core.queues.offer(subscription, outbox, now)
+
+    def _pop(self, guest: Guest) -> Session | None:
+        session = self._guests.pop(guest, None)
+        if session is not None:
+            self._of_broker[guest.broker] -= 1
+        return session
 
     def leave(self, broker: int, consumer: int, outbox: Outbox, now: int) -> None:
         """Remove a guest."""
-        session = self._guests.pop(Guest(broker, consumer), None)
+        session = self._pop(Guest(broker, consumer))
         if session is not None:
             outbox.add(self._core.detached(session, now))
 
@@ -116,7 +136,7 @@ class GuestConsumers:
 
     def dismiss(self, guest: Guest, reason: str, now: int) -> None:
         """Tell a guest that its queue has ended."""
-        session = self._guests.pop(guest, None)
+        session = self._pop(guest)
         if session is not None:
             self._core.detached(session, now)
             self._peers.send(guest.broker, Dismiss(guest.number, reason))

@@ -192,10 +192,12 @@ class Peers:
         try:
             for item in received:
                 self._act(source, decode_item(item), outbox, now)
+            self.guests.offer(outbox, now)
         except ChannelError as error:
             # What follows it cannot be believed either.
             channel.lose()
             self._tell(outbox, now)
+            self.guests.offer(outbox, now)
             return outbox, str(error)
         return outbox, ""
 
@@ -210,7 +212,7 @@ class Peers:
             case PutRefused():
                 self.outgoing.refused_there(source, item, now)
             case Consume():
-                self.guests.consume(source, item, outbox, now)
+                self.guests.consume(source, item, now)
             case Leave():
                 self.guests.leave(source, item.consumer, outbox, now)
             case ConsumerAnswer():
