@@ -182,9 +182,13 @@ class Client:
     @classmethod
     async def connect(cls, port: int, tls: Any = None, **headers: str) -> Client:
         client = await cls.open(port, tls)
-        client.send("CONNECT", **{"accept-version": "1.2", "host": "here", **headers})
-        client.connected = connected = await client.frame()
-        assert connected.command == "CONNECTED", connected
+        try:
+            client.send("CONNECT", **{"accept-version": "1.2", "host": "here", **headers})
+            client.connected = connected = await client.frame()
+            assert connected.command == "CONNECTED", connected
+        except BaseException:
+            client.writer.transport.abort()
+            raise
         return client
 
     def send(self, command: str, body: Any = b"", **headers: str) -> None:
