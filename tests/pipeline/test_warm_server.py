@@ -5,18 +5,42 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
+from postroad.pipeline.errors import PipelineError
+from postroad.pipeline.warm_server import _wait_for, note_path, warm_address
 from tests.cli.programs import PROGRAM, SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("grpc", reason="the extra [connect] is not installed")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a socket to another user")
+def test_port_on_which_another_user_listens_is_not_taken_for_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        note_path().parent.mkdir()
+        note_path().write_text(json.dumps({"pid": os.getpid(), "port": port, "token": "t"}))
+        assert warm_address() == f"sc://localhost:{port}/;token=t"
+        with subprocess.Popen(["sleep", "1000"]) as running:
+            try:
+                _wait_for(running, port)  # type: ignore[arg-type]
+                os.fchown(listener.fileno(), 65_534, -1)
+                with pytest.raises(PipelineError, match="a program of another user listens on port"):
+                    _wait_for(running, port)  # type: ignore[arg-type]
+            finally:
+                running.kill()
+        assert warm_address() is None
 
 
 def ended(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

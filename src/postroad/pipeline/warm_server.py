@@ -55,6 +55,8 @@ def warm_address() -> str | None:
         note = msgspec.json.decode(path.read_bytes(), type=_Note)
         os.kill(note.pid, 0)
         socket.create_connection(("127.0.0.1", note.port), 1.0).close()
+        if not _is_ours(note.port):
+            return None
     except (OSError, RuntimeError, msgspec.MsgspecError):
         return None
     return f"sc://localhost:{note.port}/;token={note.token}"
@@ -126,13 +128,43 @@ def _free_port() -> int:
         return int(made.getsockname()[1])
 
 
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+# Where Linux lists sockets: IPv4, and IPv6 with its mapped addresses. The first word after the header is a number, then
+# come the local address as hex:hex, the remote one, the state, three others, and the user.
+_SOCKETS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENS = "0A"
+_LOCAL, _STATE, _USER = 1, 3, 7
+
+
+def _is_ours(port: int) -> bool:
+    """Return whether only this user listens on a port: who else does would get the token and run code as this user.
+
+    The port is free until Spark binds it, and its arguments show it to everybody. Systems without such lists of sockets
+    cannot tell; there the port is trusted.
+    """
+    tables = [path.read_text() for path in _SOCKETS if path.exists()]
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    users = {
+        int(row[_USER]) for row in rows if row[_STATE] == _LISTENS and int(row[_LOCAL].rpartition(":")[2], 16) == port
+    }
+    return not tables or users == {os.geteuid()}
+
+
 def _wait_for(running: subprocess.Popen[bytes], port: int) -> None:
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if running.poll() is not None:
             raise PipelineError(f"Spark's Connect server ended at once, with {running.returncode}; is Java there?")
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), 1.0).close()
+        if _answers(port) and running.poll() is None:
+            if not _is_ours(port):
+                raise PipelineError(f"a program of another user listens on port {port}; start the server again")
             return
         time.sleep(0.2)
     raise PipelineError(f"Spark's Connect server did not answer within {START_SECONDS:g} seconds")
