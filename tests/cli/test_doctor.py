@@ -106,6 +106,12 @@ def test_doctor_finds_clocks_that_are_apart_as_far_as_it_can_be_sure() -> None:
     assert health(-600.0, 600.0) == "doubtful"
     assert health(-600.0, 600.0, error=200.0) == "good"
     assert health(-4_000.0, 4_000.0) == "bad"
+    # Nothing is known if the error is larger than what is allowed.
+    assert health(-10.0, 10.0, error=600.0) == "doubtful"
+    assert "no clock to compare" in skew_symptom([Asked(1, "1", 0.0, 0.0)], 1_000).found
+    assert skew_symptom([Asked(1, "1", 0.0, 2.0), Asked(2, "1", 5.0, 3.0)], 1_000).found == (
+        "clocks are 5 ms apart, give or take 5 ms"
+    )
     told = skew_symptom([Asked(1, "1", 0.0, 0.0), Asked(2, "1", 3_000.0, 0.0)], 1_000)
     assert told.found == "broker 2 is 3,000 ms ahead of broker 1"
     assert "NTP" in told.advice

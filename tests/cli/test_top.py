@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.cli.top import short
+from postroad.cli.top import _figures, _Sight, short
 from postroad.topology import line
 from tests.cli.programs import here
 from tests.server.live import live
@@ -85,6 +85,37 @@ def test_top_shows_a_broker_of_a_network_that_went_silent(tmp_path: Path, monkey
                 assert states == {0: "silent", 1: "degraded"}
 
     run(talk)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "text"),
+    [
+        (b"401 Unauthorized", b"show the token", "asks for another token; give it with --admin-token-file"),
+        (b"200 OK", b'{"broker": 1}', "no broker answers"),
+    ],
+)
+def test_top_tells_a_missing_token_and_what_is_no_broker(
+    status: bytes, body: bytes, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body)
+        await writer.drain()
+        writer.close()
+
+    async def talk() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            told = await asyncio.to_thread(here, monkeypatch, "top", address, "--once")
+            assert (told.code, text in told.err) == (2, True), told.err
+
+    run(talk)
+
+
+def test_broker_that_stays_silent_keeps_its_number_in_top() -> None:
+    silent = _Sight(2.0, {"a": None}, {"a": 7})
+    (seen,), _ = _figures(silent, _Sight(3.0, {"a": None}, {}))
+    assert (seen.broker, seen.state) == (7, "silent")
 
 
 def test_top_says_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

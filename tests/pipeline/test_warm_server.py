@@ -34,10 +34,10 @@ def test_port_on_which_another_user_listens_is_not_taken_for_the_server(
         assert warm_address() == f"sc://localhost:{port}/;token=t"
         with subprocess.Popen(["sleep", "1000"]) as running:
             try:
-                _wait_for(running, port)  # type: ignore[arg-type]
+                _wait_for(running, port)
                 os.fchown(listener.fileno(), 65_534, -1)
                 with pytest.raises(PipelineError, match="a program of another user listens on port"):
-                    _wait_for(running, port)  # type: ignore[arg-type]
+                    _wait_for(running, port)
             finally:
                 running.kill()
         assert warm_address() is None

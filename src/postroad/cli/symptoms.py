@@ -79,9 +79,9 @@ def network_symptoms(
         asked.append(one)
         network = answer["network"]
         down = [] if network is None else [link["neighbour"] for link in network["neighbours"] if not link["up_now"]]
-        for part in ("tracking", "store"):
-            if answer[part] is not None and answer[part]["trouble"]:
-                found = f"broker {one.broker}: {part}: {answer[part]['trouble']}"
+        for part, trouble in (("tracking", "trouble"), ("tracking", "ship_trouble"), ("store", "trouble")):
+            if answer[part] is not None and answer[part][trouble]:
+                found = f"broker {one.broker}: {part}: {answer[part][trouble]}"
                 yield Symptom("network", Health.BAD, found, "see /health of this broker")
         if down:
             found = f"broker {one.broker}: no link to {', '.join(map(str, down))}"
@@ -124,9 +124,14 @@ def skew_symptom(asked: list[Asked], broker_skew_ms: int) -> Symptom:
     """Return whether the clocks of brokers are close enough; only what exceeds the error of measurement counts."""
     ahead = max(asked, key=lambda one: one.skew_ms)
     behind = min(asked, key=lambda one: one.skew_ms)
-    apart = ahead.skew_ms - behind.skew_ms
-    least = max(0.0, apart - ahead.error_ms - behind.error_ms)
-    found = f"clocks are {apart:,.0f} ms apart at most (measured within {ahead.error_ms + behind.error_ms:,.0f} ms)"
+    if len(asked) == 1:
+        return Symptom("clocks", Health.GOOD, f"only broker {ahead.broker} was asked: there is no clock to compare")
+    apart, error = ahead.skew_ms - behind.skew_ms, ahead.error_ms + behind.error_ms
+    least = max(0.0, apart - error)
+    found = f"clocks are {apart:,.0f} ms apart, give or take {error:,.0f} ms"
+    if error > broker_skew_ms and least <= broker_skew_ms:
+        advice = f"brokers took too long to answer to tell {broker_skew_ms:,} ms; try again when they are less busy"
+        return Symptom("clocks", Health.DOUBTFUL, found, advice)
     if least <= broker_skew_ms:
         return Symptom("clocks", Health.GOOD, found)
     found = f"broker {ahead.broker} is {apart:,.0f} ms ahead of broker {behind.broker}"

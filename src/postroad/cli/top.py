@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -121,7 +122,8 @@ async def _watch(where: str, interval: float, once: bool, access: AdminAccess, a
                 _draw(brokers, sessions, screen)
             if once:
                 return
-            before = after
+            # A broker that stays silent keeps its number.
+            before = after._replace(numbers=before.numbers | after.numbers)
     finally:
         if screen is not None:
             screen.stop()
@@ -132,12 +134,22 @@ class _Sight(NamedTuple):
 
     at: float
     reports: dict[str, dict[str, Any] | None]
+    numbers: dict[str, int]
+
+
+# What a status has that this command reads of every broker.
+_PARTS = frozenset(("broker", "ready", "process_seconds", "statistics", "server", "network", "sessions", "capacity"))
 
 
 async def _look(where: str, access: AdminAccess) -> _Sight:
     admins = await _admins(where, access)
-    reports = await asyncio.gather(*(_report(admin, access) for admin in admins))
-    return _Sight(time.monotonic(), dict(zip(admins, reports, strict=True)))
+    found = await asyncio.gather(*(_report(admin, access, asks=True) for admin in admins))
+    reports = {
+        admin: report if report is not None and report.keys() >= _PARTS else None
+        for admin, report in zip(admins, found, strict=True)
+    }
+    numbers = {admin: int(report["broker"]) for admin, report in reports.items() if report is not None}
+    return _Sight(time.monotonic(), reports, numbers)
 
 
 async def _admins(where: str, access: AdminAccess) -> list[str]:
@@ -159,7 +171,8 @@ def _is_local(where: str) -> bool:
     return "://" not in where and (path.exists() or path.suffix == ".toml")
 
 
-async def _report(base: str, access: AdminAccess) -> dict[str, Any] | None:
+async def _report(base: str, access: AdminAccess, asks: bool = False) -> dict[str, Any] | None:
+    """Return what an endpoint reports, None if it does not; one that `asks` for a token it does not get is an error."""
     import msgspec
 
     from postroad.client import HttpError, admin_reply
@@ -168,6 +181,8 @@ async def _report(base: str, access: AdminAccess) -> dict[str, Any] | None:
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             reply = await admin_reply(f"{base}/status", MOST_BYTES, access)
+        if asks and reply.status == HTTPStatus.UNAUTHORIZED:
+            raise PostroadError(f"{base} asks for another token; give it with --admin-token-file")
         return msgspec.json.decode(reply.body, type=dict[str, Any])
     # Any program may listen there, and may send anything.
     except (OSError, HttpError, ValueError):
@@ -181,7 +196,7 @@ def _figures(before: _Sight, after: _Sight) -> tuple[list[BrokerFigures], list[S
     for admin, report in after.reports.items():
         was = before.reports.get(admin)
         if report is None:
-            number = 0 if was is None else int(was["broker"])
+            number = before.numbers.get(admin, 0)
             brokers.append(BrokerFigures(number, "silent", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None))
             continue
         # A broker that was started again counts from 0.
@@ -221,7 +236,8 @@ def broker_figures(before: Mapping[str, Any], after: Mapping[str, Any], seconds:
 
 
 def _has_trouble(report: Mapping[str, Any]) -> bool:
-    return any(part is not None and part["trouble"] for part in (report["tracking"], report["store"]))
+    parts = (("tracking", "trouble"), ("tracking", "ship_trouble"), ("store", "trouble"))
+    return any(report[part] is not None and report[part][trouble] for part, trouble in parts)
 
 
 def _relayed(report: Mapping[str, Any]) -> int:
