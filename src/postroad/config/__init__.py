@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from postroad.config.broker import BrokerConfig, ConfigError, FrameConfig, TlsConfig, check_admin, read_config
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from postroad.config.network import (
     LinkTlsConfig,
     Member,
@@ -12,9 +14,12 @@ from postroad.config.network import (
     is_distant,
     is_loopback,
 )
-from postroad.config.plan import Credentials, broker_config
-from postroad.config.tracking import RecorderName, TrackingConfig
-from postroad.config.users_file import changed_users, load_token, load_users, save_users
+
+if TYPE_CHECKING:
+    from postroad.config.broker import BrokerConfig, ConfigError, FrameConfig, TlsConfig, check_admin, read_config
+    from postroad.config.plan import Credentials, broker_config
+    from postroad.config.tracking import RecorderName, TrackingConfig
+    from postroad.config.users_file import changed_users, load_token, load_users, save_users
 
 __all__ = [
     "BrokerConfig",
@@ -39,3 +44,28 @@ __all__ = [
     "read_config",
     "save_users",
 ]
+
+# Imported when they are first asked for: they import the broker, and commands that only ask one do without it.
+_LATER = {
+    "BrokerConfig": "broker",
+    "ConfigError": "broker",
+    "Credentials": "plan",
+    "FrameConfig": "broker",
+    "RecorderName": "tracking",
+    "TlsConfig": "broker",
+    "TrackingConfig": "tracking",
+    "broker_config": "plan",
+    "changed_users": "users_file",
+    "check_admin": "broker",
+    "load_token": "users_file",
+    "load_users": "users_file",
+    "read_config": "broker",
+    "save_users": "users_file",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return found
