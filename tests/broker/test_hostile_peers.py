@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.broker.channel_items import ChannelError, Consume, ConsumerAnswer, Hand, Item, Put
+from postroad.broker.channel_items import ChannelError, Consume, ConsumerAnswer, Dismiss, Hand, Item, Put
 from postroad.broker.channels import Datagram
 from postroad.broker.peers import HEAD_BYTES, MAX_HOPS, packet, passed_on, read_packet
 from postroad.messages import Batch, Draft
@@ -100,3 +100,18 @@ def test_consumer_beyond_the_limit_or_of_a_queue_elsewhere_is_dismissed_with_the
     network.settle(1)
     assert told(network, 2, 1, Consume(97, QUEUE, "", "price >", 5, False)) == ""
     assert len(network.brokers[1].peers.guests) == 1
+
+
+def test_broker_that_has_not_the_queue_cannot_dismiss_its_consumers() -> None:
+    network = QueueNetwork(count=3)
+    reader = network.consume(2)
+    network.settle(1)
+    (number,) = network.brokers[2].peers.consumers._subscriptions
+    network.brokers[3].peers.want(2, network.now)
+    network.settle(1)
+    network.brokers[3].peers.send(2, Dismiss(number, "go away"))
+    network.settle(1)
+    assert reader in network.clients.values()
+    network.brokers[1].peers.send(2, Dismiss(number, "the queue has ended"))
+    network.settle(1)
+    assert reader not in network.clients.values()

@@ -222,7 +222,7 @@ class Peers:
             case Answered():
                 self.consumers.answered(source, item)
             case Dismiss():
-                self.consumers.dismissed(item, outbox)
+                self.consumers.dismissed(source, item, outbox)
 
     def _tell(self, outbox: Outbox, now: int) -> None:
         """Tell the parts about channels that have opened or were lost."""

@@ -171,10 +171,10 @@ class RemoteConsumers:
         if stored is not None and stored.is_storing:
             self._deliveries.flush_stored(batch, None, outbox, now, None)
 
-    def dismissed(self, item: Dismiss, outbox: Outbox) -> None:
-        """Close a client that the home does not let consume, or not any more."""
+    def dismissed(self, home: int, item: Dismiss, outbox: Outbox) -> None:
+        """Close a client that the home does not let consume, or not any more; other brokers have no say in it."""
         subscription = self._subscriptions.get(item.consumer)
-        if subscription is not None:
+        if subscription is not None and subscription.remote is not None and subscription.remote.home == home:
             outbox.closes.append((subscription.session.number, item.reason))
 
     def opened(self, home: int) -> None:

@@ -114,14 +114,18 @@ class Receipts:
             else:
                 action()
 
+        def stored_here() -> None:
+            if source is not None and source.unfinished:
+                # Some of what was sent is not matched yet, so it may still have to be stored.
+                self._dispatcher.after_turns(source, lambda: store.when_safe(stored))
+            else:
+                store.when_safe(stored)
+
         if source is not None and source.confirmations:
             # Another broker stores it. Only then ask for what this one has to store, so that receipts stay in order.
-            source.confirmations.when_done(lambda why: stored(why) if why else store.when_safe(stored))
-        elif source is not None and source.unfinished:
-            # Some of what was sent is not matched yet, so it may still have to be stored.
-            self._dispatcher.after_turns(source, lambda: store.when_safe(stored))
+            source.confirmations.when_done(lambda why: stored(why) if why else stored_here())
         else:
-            store.when_safe(stored)
+            stored_here()
 
     def _when_recorded(self, safe: bytes, unsafe: Callable[[], bytes]) -> None:
         """Send `safe` once what it confirms is recorded, or `unsafe()` if it will not be."""
