@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from postroad.lab.experiments import EXPERIMENTS, Plot, PlottedLine, Results, RunRequest, experiment_named
 from postroad.lab.experiments.content import has_replication
+from postroad.lab.experiments.experiment import LOAD_AVERAGE, PROCESSORS
 from postroad.lab.raw_events import RawEvents
 from postroad.lab.report import draw
 from postroad.lab.scenarios import ContentScenario
@@ -109,6 +110,22 @@ def test_comparative_runs_play_the_seed_that_was_asked_for() -> None:
 def test_flood_of_publications_comes_faster_than_a_broker_takes_it() -> None:
     _, figures = measured("wihidum", "tree-1-flood", 0.02)
     assert figures["publications/s"] < 0.8 * figures["publications offered/s"]
+
+
+@pytest.mark.parametrize(("load", "told"), [(1.5, True), (13.0, None)])
+def test_latency_on_a_crowded_machine_decides_nothing(tmp_path: Path, load: float, told: bool | None) -> None:
+    rows = [
+        ("log", LOAD_AVERAGE, load),
+        ("log", PROCESSORS, 2.0),
+        ("log", "log 10K 1: p50_ratio", 7.5),
+        ("log", "none 1: p50_ratio", 1.0),
+    ]
+    (tmp_path / "figures").mkdir()
+    columns = dict(zip(("cell", "name", "value"), zip(*rows, strict=True), strict=True))
+    parquet.write_table(pa.table(columns), tmp_path / "figures" / "part.parquet")
+    first = experiment_named("tracking-latency").findings(Results(tmp_path, {}, ["log"]))[0]
+    assert first.agrees is told
+    assert ("a load of 13 on 2 processors" in first.why) == (told is None)
 
 
 def test_only_dashed_lines_are_drawn_dashed() -> None:

@@ -11,10 +11,11 @@ from pyarrow import parquet
 
 from postroad.lab.errors import LabError
 from postroad.lab.experiments import EXPERIMENTS, RunRequest, experiment_named
+from postroad.lab.experiments.experiment import LOAD_AVERAGE, PROCESSORS
 from postroad.lab.raw_events import LinkSample
 from postroad.lab.report import html_report, machine_line, write_pages
 from postroad.lab.run_folder import RunFolder
-from postroad.lab.runs import LOAD_AVERAGE, PROCESSORS, read_results, run_experiment, summarise_played
+from postroad.lab.runs import read_results, run_experiment, summarise_played
 from postroad.lab.summary import SUMMARIES, summarise
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroad.capacity.report import html_table, new_axes, page, svg_text
 from postroad.lab.run_folder import COMPLETE
-from postroad.lab.runs import LOAD_AVERAGE, PROCESSORS, read_results
+from postroad.lab.runs import read_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,9 +96,7 @@ def _settings_line(experiment: Experiment, folder: RunFolder) -> str:
 
 def machine_line(results: Results) -> str:
     """What else the machine did during a live run; nothing of a simulated one."""
-    rows = results.rows("figures")
-    loads = [row["value"] for row in rows if row["name"] == LOAD_AVERAGE]
-    processors = max((row["value"] for row in rows if row["name"] == PROCESSORS), default=0)
+    loads, processors = results.machine
     if not loads:
         return ""
     return f", on {processors:.0f} processors with a load average of {min(loads):.1f} to {max(loads):.1f}"

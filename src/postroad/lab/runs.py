@@ -9,7 +9,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.lab.errors import LabError
-from postroad.lab.experiments.experiment import Results, RunRequest, TimedTell
+from postroad.lab.experiments.experiment import LOAD_AVERAGE, PROCESSORS, Results, RunRequest, TimedTell
 from postroad.lab.run_folder import COMPLETE, RunFolder
 from postroad.lab.summary import summarise
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from postroad.lab.raw_events import RawEvents
 
 __all__ = [
-    "LOAD_AVERAGE",
-    "PROCESSORS",
     "RunOutcome",
     "Watch",
     "is_complete",
@@ -35,8 +33,6 @@ __all__ = [
     "summarise_played",
 ]
 
-# Figures of each live cell, twice: processes that ran or waited for a processor in the last minute, and processors.
-LOAD_AVERAGE, PROCESSORS = "load average", "processors of the machine"
 # A run has a few million events at most: fewer, larger tasks than for a trail.
 _SPARK = {"spark.sql.shuffle.partitions": "8"}
 

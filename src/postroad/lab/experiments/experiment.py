@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "Finding", "Mode", "Plot", "PlottedLine", "Results", "RunRequest", "Trial"]
 
 Mode = Literal["simulated", "live"]
+# Figures of each live cell, twice: processes that ran or waited for a processor in the last minute, and processors.
+LOAD_AVERAGE, PROCESSORS = "load average", "processors of the machine"
+# A live run has a broker and its clients at work. With more than this for each processor, others hold them back.
+CROWDED_LOAD = 2.0
 
 
 @dataclass(frozen=True)
@@ -165,6 +169,19 @@ class Results:
     def figure(self, cell: str, name: str) -> float:
         """Return a figure that the experiment measured itself; NaN if it is missing."""
         return next((row["value"] for row in self.rows("figures", cell) if row["name"] == name), float("nan"))
+
+    @property
+    def machine(self) -> tuple[list[float], int]:
+        """Load averages during a live run, and the processors of its machine; none of a simulated one."""
+        rows = self.rows("figures")
+        processors = max((row["value"] for row in rows if row["name"] == PROCESSORS), default=0)
+        return [row["value"] for row in rows if row["name"] == LOAD_AVERAGE], round(processors)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a live run had to wait for processors that other programs held: times then say little of brokers."""
+        loads, processors = self.machine
+        return max(loads, default=0.0) > CROWDED_LOAD * processors
 
     def line(self, table: str, cell: str, up: str, name: str, scale: float = 1.0, **more: Any) -> PlottedLine:
         """Return a column over time, in seconds."""
