@@ -65,7 +65,9 @@ def installed(source_archive: Path, tmp_path_factory: pytest.TempPathFactory) ->
     environment = folder / "environment"
     venv.create(environment, with_pip=False, symlinks=True)
     python = environment / "bin" / "python"
-    run([*pip, "--python", python, "install", "--constraint", ROOT / "constraints.txt", wheel])
+    # Without bytecode: most modules of the libraries are never imported here.
+    options = ["--no-compile", "--constraint", ROOT / "constraints.txt"]
+    run([*pip, "--python", python, "install", *options, wheel])
     return environment / "bin"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from postroad.pipeline import session
-from tests.pipeline.trails import make_trail
+from tests.pipeline.trails import TROUBLED, make_trail
 from tests.trail.stores import CREDENTIALS, Store, opened_store, s3_server
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def spark() -> Iterator[SparkSession]:
     """A session on two threads of this process."""
     # Workers have the environment that Spark was started in.
     os.environ.update(CREDENTIALS)
-    made = session("local[2]", name="tests", settings=SETTINGS)
+    # A JVM that starts fast: optimising what runs a few times takes a processor longer than it saves.
+    made = session("local[2]", name="tests", settings=SETTINGS, small=True)
     yield made
     made.stop()
 
@@ -40,6 +42,12 @@ def spark() -> Iterator[SparkSession]:
 def troubled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trail in which everything goes wrong at times; tests do not change it."""
     return make_trail(tmp_path_factory.mktemp("troubled") / "trail")
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with few brokers and messages, where it is manifests that change, or nothing at all."""
+    return make_trail(tmp_path_factory.mktemp("small") / "trail", replace(TROUBLED, brokers=3, messages=400))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +20,7 @@ from postroad.pipeline.sources import open_sources
 from postroad.trail import Ledger, TrailConflictError
 from tests.cli.programs import SECONDS
 from tests.pipeline.compactions import NOW, answers, rows_of
-from tests.pipeline.trails import TROUBLED, make_trail, some_ids
+from tests.pipeline.trails import some_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,12 +49,6 @@ def live(trail: Path) -> dict[int, set[str]]:
 def compacted(spark: SparkSession, trail: Path, out: Path) -> dict[str, Any]:
     options = CompactOptions(trail, out, now=NOW, sample=20)
     return run_job("compact", compact.run, options, spark=spark).summary
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Few brokers and messages: what is tried here is how manifests change."""
-    return make_trail(tmp_path_factory.mktemp("small") / "trail", replace(TROUBLED, brokers=3, messages=400))
 
 
 @pytest.fixture(scope="module")

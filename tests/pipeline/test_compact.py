@@ -23,7 +23,7 @@ from postroad.pipeline.tables import ID
 from postroad.tracking import SubscriptionChanges
 from postroad.trail import DAY_MS, Trail, TrailWriter
 from tests.pipeline.compactions import NOW, answers, rows_of
-from tests.pipeline.trails import passages, some_ids
+from tests.pipeline.trails import TROUBLED, passages, some_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,16 +45,23 @@ def compacted(spark: SparkSession, troubled: Path, tmp_path_factory: pytest.Temp
     return folder / "trail"
 
 
-def test_every_id_is_answered_as_before(troubled: Path, compacted: Path) -> None:
-    ids = some_ids(troubled, 3_000, seed=2)
-    before, after = answers(troubled, ids), answers(compacted, ids)
-    assert before == after
+Answers = dict[tuple[int, ...], dict[str, Any]]
 
 
-def test_journeys_are_the_messages_that_nothing_happened_to(troubled: Path, compacted: Path) -> None:
+@pytest.fixture(scope="module")
+def before(troubled: Path) -> Answers:
+    """The answers about all messages, and about as many that never existed."""
+    return answers(troubled, some_ids(troubled, TROUBLED.messages, seed=2))
+
+
+def test_every_id_is_answered_as_before(compacted: Path, before: Answers) -> None:
+    assert answers(compacted, list(before)) == before
+
+
+def test_journeys_are_the_messages_that_nothing_happened_to(troubled: Path, compacted: Path, before: Answers) -> None:
     truth = {tuple(row[name] for name in ID): row for row in read_truth(troubled).to_pylist()}
-    before = answers(troubled, list(truth))
-    plain = {id for id, row in before.items() if not row["gaps"] and row["verdict"] in PLAIN}
+    assert truth.keys() <= before.keys()
+    plain = {id for id in truth if not before[id]["gaps"] and before[id]["verdict"] in PLAIN}
     found = {}
     for broker, entries in open_sources(compacted).all_entries().items():
         for entry in entries:
@@ -139,9 +146,9 @@ def test_file_that_reaches_out_of_the_range_stays(spark: SparkSession, tmp_path:
 
 
 def test_compaction_that_would_lose_rows_commits_nothing(
-    spark: SparkSession, troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(troubled, tmp_path / "trail")
+    shutil.copytree(small, tmp_path / "trail")
     real = compact.evidence_by_origin
     monkeypatch.setattr(
         compact, "evidence_by_origin", lambda *given, **more: real(*given, **more).where("time % 7 > 0")
@@ -150,7 +157,7 @@ def test_compaction_that_would_lose_rows_commits_nothing(
     with pytest.raises(PipelineError, match="rows would be taken out, and what takes their place has"):
         run_job("compact", compact.run, options, spark=spark)
     assert {path.name for path in tmp_path.rglob("compact-*")} == set()
-    assert rows_of(tmp_path / "trail", "passages") == rows_of(troubled, "passages")
+    assert rows_of(tmp_path / "trail", "passages") == rows_of(small, "passages")
 
 
 @pytest.mark.parametrize("given", [{"keep_ms": 0}, {"erase": Erasure(3, 2)}])
@@ -171,8 +178,8 @@ def test_keeping_nothing_is_retention(spark: SparkSession, tmp_path: Path) -> No
     assert answers(tmp_path / "trail", [(1, NOON, 7, 0)])[1, NOON, 7, 0]["verdict"] == "outside retention"
 
 
-def test_erasing_a_subscriber_that_never_was_is_refused(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    shutil.copytree(troubled, tmp_path / "trail")
+def test_erasing_a_subscriber_that_never_was_is_refused(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+    shutil.copytree(small, tmp_path / "trail")
     options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, erase=Erasure(3, 4_711))
     with pytest.raises(PipelineError, match="broker 3 has no record of a subscription 4711"):
         run_job("compact", compact.run, options, spark=spark)
@@ -200,29 +207,29 @@ def test_ids_of_a_proof_are_of_all_origins() -> None:
     assert drawn(ids[:3], 100) == ids[:3]
 
 
-def test_reader_that_pinned_before_reads_on(spark: SparkSession, troubled: Path, tmp_path: Path) -> None:
-    shutil.copytree(troubled, tmp_path / "trail")
+def test_reader_that_pinned_before_reads_on(spark: SparkSession, small: Path, tmp_path: Path) -> None:
+    shutil.copytree(small, tmp_path / "trail")
     reader = Trail(tmp_path / "trail")
     for broker in reader.brokers():
         reader.pinned(broker)
     options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, sample=20)
     run_job("compact", compact.run, options, spark=spark)
-    origin, time, publisher, counter = some_ids(troubled, 1)[0]
+    origin, time, publisher, counter = some_ids(small, 1)[0]
     identity = MessageId(publisher, origin, time, counter)
-    assert reader.trace(identity).journey.verdict == Trail(troubled).trace(identity).journey.verdict
+    assert reader.trace(identity).journey.verdict == Trail(small).trace(identity).journey.verdict
     assert reader.warnings == []
 
 
 def test_compaction_that_would_change_an_answer_commits_nothing(
-    spark: SparkSession, troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(troubled, tmp_path / "trail")
+    shutil.copytree(small, tmp_path / "trail")
     monkeypatch.setattr("postroad.pipeline.proof.differences", lambda *_: ["one is gone"])
     options = CompactOptions(tmp_path / "trail", tmp_path / "out", now=NOW, sample=20)
     with pytest.raises(PipelineError, match="answered differently: one is gone"):
         run_job("compact", compact.run, options, spark=spark)
     assert {path.name for path in tmp_path.rglob("compact-*")} == set()
-    assert rows_of(tmp_path / "trail", "passages") == rows_of(troubled, "passages")
+    assert rows_of(tmp_path / "trail", "passages") == rows_of(small, "passages")
 
 
 def test_differences_are_lost_ids_and_changed_answers() -> None:

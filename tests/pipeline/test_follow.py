@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,7 +25,6 @@ from postroad.trail import Ledger, TrailWriter, pin
 from postroad.trail.ledger import CHECKPOINT_EVERY
 from postroad.trail.manifest import change_name
 from postroad.trail.retention import sweep_manifests
-from tests.cli.programs import SECONDS, started
 from tests.pipeline.growing_trails import LATER, SCALE, check
 from tests.pipeline.trails import passages
 
@@ -279,18 +275,3 @@ def test_manifests_that_are_gone_are_told(tmp_path: Path) -> None:
     (tmp_path / "manifests" / "broker=1" / change_name(2)).unlink()
     with pytest.raises(PipelineError, match="begin again with a new --out"):
         added_between(tmp_path, 1, 0, head)
-
-
-def test_program_that_is_interrupted_tells_what_it_found(tmp_path: Path) -> None:
-    write_trail(tmp_path / "trail", replace(SCALE, messages=100))
-    with started("pipeline", "follow", "--trail", str(tmp_path / "trail"), "--out", str(tmp_path / "out"), "--json",
-                 "--master", "local[1]", "--seconds", "0.5") as program:  # fmt: skip
-        for _ in range(10 * SECONDS):
-            if (tmp_path / "out" / "alerts").exists() or program.poll() is not None:
-                break
-            time.sleep(0.1)
-        program.send_signal(signal.SIGINT)
-        out, err = program.communicate(timeout=SECONDS)
-    assert program.returncode == 0
-    assert json.loads(out)["written"] == [str(tmp_path / "out" / name) for name in ("links", "capacity", "alerts")]
-    assert "py4j" not in err

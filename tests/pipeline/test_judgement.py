@@ -118,7 +118,7 @@ def test_certain_verdicts_are_true(trail: Path, verdicts: dict[tuple[int, ...], 
 
 
 @given(cuts=st.lists(st.integers(1, 400), min_size=1, max_size=20))
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_batches_may_end_anywhere(
     context: Context, evidence: pa.Table, verdicts: dict[tuple[int, ...], Any], cuts: list[int]
 ) -> None:
