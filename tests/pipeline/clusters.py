@@ -26,9 +26,13 @@ HOME = Path(pyspark.__file__).parent
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # A bound for what hangs. A test takes half a minute on a quiet machine.
 PATIENCE_SECONDS = 600
-LOOK_SECONDS = 0.02
+# A look takes two requests to the driver, and goes through all processes.
+LOOK_SECONDS = 0.1
 # After this an executor that was stopped has not reported the end of a task that it had ended before.
 SETTLED_SECONDS = 0.3
+# Executors that have no task for so long go on for a while, longer each time.
+STILL_SECONDS = 3.0
+FIRST_RUN_SECONDS = 0.1
 
 
 def free_port() -> int:
@@ -174,19 +178,28 @@ class Disturbance:
             return []
 
     def _busy(self) -> tuple[dict[str, int], set[str]]:
-        """The executors' processes, and which of them have a task, as far as the driver knows."""
+        """The processes of the executors that the driver has, and which of them have a task, as far as it knows.
+
+        An executor that has not told the driver of itself yet is left out: stopped then, it would never get a task.
+        """
         for one in self._asked(""):
-            there = executor_processes(one["id"])
-            told = self._asked(f"/{one['id']}/executors")
-            return there, {each["id"] for each in told if each["isActive"] and each["activeTasks"]} & there.keys()
+            told = {each["id"]: each for each in self._asked(f"/{one['id']}/executors") if each["isActive"]}
+            there = {name: pid for name, pid in executor_processes(one["id"]).items() if name in told}
+            return there, {name for name in there if told[name]["activeTasks"]}
         return {}, set()
 
     def stop_a_busy_one(self) -> int:
         """Stop all executors, wait until one of them has a task, and let the others go on; returns its process."""
-        end = time.monotonic() + PATIENCE_SECONDS
+        since, running_seconds = time.monotonic(), FIRST_RUN_SECONDS
+        end = since + PATIENCE_SECONDS
         while True:
             assert not self._ended(), "the application ended before an executor had a task"
             assert time.monotonic() < end
+            if time.monotonic() > since + STILL_SECONDS:
+                # The driver has nothing to do; or it waits for an executor that was stopped before it was ready.
+                self._go_on()
+                time.sleep(running_seconds)
+                since, running_seconds = time.monotonic(), 2 * running_seconds
             there, busy = self._busy()
             for pid in there.values():
                 self._send(pid, signal.SIGSTOP)

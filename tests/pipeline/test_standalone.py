@@ -64,6 +64,8 @@ pytest.importorskip("grpc", reason="the extra [connect] is not installed")
 # Each test starts several JVMs one after the other, and loses some of them.
 pytestmark = pytest.mark.timeout(2 * PATIENCE_SECONDS)
 
+of_thorough_runs = pytest.mark.skipif(not THOROUGH, reason="takes two minutes; POSTROAD_THOROUGH=1 runs it")
+
 KERNELS = ROOT / "src" / "postroad" / "__pycache__" / "kernels"
 # Little of everything: the processes are what takes time.
 LITTLE = replace(TROUBLED, brokers=4, messages=600, seconds=60, seal_seconds=20, interests=40)
@@ -192,8 +194,16 @@ def documented_job() -> str:
     return found[1]
 
 
+# A stopped executor holds blocks that others ask for; each of them waits for `spark.network.timeout`, two minutes.
+@pytest.mark.parametrize(
+    "stops",
+    [
+        pytest.param(False, id="undisturbed"),
+        pytest.param(True, id="an executor is stopped", marks=of_thorough_runs),
+    ],
+)
 def test_submitted_wheel_brings_compiled_kernels_and_speculation_passes_a_stopped_executor(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, stops: bool
 ) -> None:
     trail = tmp_path / "trail"
     write_trail(trail, replace(SCALE, recorder="sealed"))
@@ -219,8 +229,9 @@ def test_submitted_wheel_brings_compiled_kernels_and_speculation_passes_a_stoppe
     arguments = ["pipeline", "trace", "--ids", ids, "--trail", trail, "--out", out, "--json"]
     with job([*submit, tmp_path / "job.py", *arguments], environment, log) as running:
         with Disturbance(page, lambda: running.poll() is not None) as trouble:
-            trouble.stop_a_busy_one()
-            # It stays stopped: only who tries its task elsewhere comes to an end.
+            if stops:
+                # It stays stopped: only who tries its task elsewhere comes to an end.
+                trouble.stop_a_busy_one()
             report = told(running, log)
         running.communicate(timeout=PATIENCE_SECONDS)
         assert running.returncode == 0, log.read_text()
@@ -256,7 +267,7 @@ def connect_server(cluster: Cluster, folder: Path) -> Iterator[tuple[str, int]]:
         yield f"sc://127.0.0.1:{port}", page
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes two minutes; POSTROAD_THOROUGH=1 runs it")
+@of_thorough_runs
 def test_jobs_over_connect_do_the_same_when_executors_are_killed_in_the_middle_of_each(
     cluster: Cluster, spark: SparkSession, little: Path, tmp_path: Path
 ) -> None:
@@ -273,6 +284,7 @@ def test_jobs_over_connect_do_the_same_when_executors_are_killed_in_the_middle_o
     selector = "price > 20"
     commands: dict[str, tuple[object, ...]] = {
         "trace": ("--ids", ids, *where),
+        "audit": where,
         "match": ("--archive", tmp_path / "archive", "--where", selector, "--out", out),
         "follow": ("--once", "--seconds", 0.1, *where),
         "erase": (*erased, *where),
@@ -288,10 +300,11 @@ def test_jobs_over_connect_do_the_same_when_executors_are_killed_in_the_middle_o
                 assert report["job"] == name
 
     run_job("trace", trace.run, TraceOptions(there, calm, ids=ids))
+    run_job("audit", audit.run, AuditOptions(there, calm))
     match.run(MatchOptions(tmp_path / "archive", calm, selector), spark=spark)
     run_job("follow", follow.run, FollowOptions(there, calm, once=True, seconds=0.1), spark=spark)
     run_job("erase", compact.run, CompactOptions(there, calm, sample=50, erase=who), spark=spark)
-    for table in ("trace", "match", "links"):
+    for table in ("trace", "reconciliation", "match", "links"):
         assert same(rows_in(out / table), rows_in(calm / table)), table
     assert contents(trail) == contents(there)
 
