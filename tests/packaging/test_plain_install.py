@@ -66,8 +66,7 @@ def installed(source_archive: Path, tmp_path_factory: pytest.TempPathFactory) ->
     venv.create(environment, with_pip=False, symlinks=True)
     python = environment / "bin" / "python"
     # Without bytecode: most modules of the libraries are never imported here.
-    options = ["--no-compile", "--constraint", ROOT / "constraints.txt"]
-    run([*pip, "--python", python, "install", *options, wheel])
+    run([*pip, "--python", python, "install", "--no-compile", "--constraint", ROOT / "constraints.txt", wheel])
     return environment / "bin"
 
 
