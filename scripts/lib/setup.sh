@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # What the scripts share: an environment made from nothing, and made once. Source this file, then call `set_up`.
 #
-#   set_up EXTRA...    .venv with the pinned packages of the given extras of pyproject.toml
+#   set_up EXTRA...    .venv with the pinned packages of the given extras of pyproject.toml; without any, those that the
+#                      package itself needs
 #   need_java          JAVA_HOME of a Java that Spark can run on
 #   want_java          the same, but returns 1 where there is none and none can be installed
 #
@@ -111,7 +112,7 @@ is_set_up() {
     [[ -x "$VENV_PYTHON" && -e "$STATE/origin" && ! -e "$STATE/unfinished" ]] || return 1
     [[ "$(venv_origin)" == "$(cat -- "$STATE/origin")" ]] || return 1
     digest="$(wanted_digest)"
-    for extra in "$@"; do
+    for extra in core "$@"; do
         [[ -e "$STATE/extra-$extra" && "$(cat -- "$STATE/extra-$extra")" == "$digest" ]] || return 1
     done
 }
@@ -119,8 +120,9 @@ is_set_up() {
 pip_install() {
     local pinned=(-c constraints.txt)
     [[ -z "${POSTROAD_LOCKED:-}" ]] || pinned=()
-    # pip undoes a failed installation itself: what was there before still works, so nothing is unfinished.
-    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check "${pinned[@]}" "$@" >&2 || {
+    # Without bytecode: Python writes that of the modules that are imported, when they are, and most never are. pip
+    # undoes a failed installation itself: what was there before still works, so nothing is unfinished.
+    "$VENV_PYTHON" -m pip install --quiet --disable-pip-version-check --no-compile "${pinned[@]}" "$@" >&2 || {
         rm -f -- "$STATE/unfinished"
         fail "pip could not install the packages; its message above says why. Run this again when that is mended"
     }
@@ -132,7 +134,7 @@ install_packages() {
     mkdir -p "$STATE"
     touch "$STATE/unfinished"
     extras="$(IFS=,; printf '%s' "$*")"
-    say "installing the pinned packages into .venv (extras: $extras)"
+    say "installing the pinned packages into .venv (extras: ${extras:-none})"
     if [[ -n "${POSTROAD_LOCKED:-}" ]]; then
         # All pins, and of each only files whose hashes are known; then the package itself, which needs nothing more.
         pip_install --require-hashes -r constraints.lock
@@ -140,9 +142,9 @@ install_packages() {
     else
         # The build tool first, pinned as well: an isolated build would fetch whatever version is the newest.
         pip_install setuptools
-        pip_install --no-build-isolation -e ".[$extras]"
+        pip_install --no-build-isolation -e ".${extras:+[$extras]}"
     fi
-    for extra in "$@"; do
+    for extra in core "$@"; do
         wanted_digest >"$STATE/extra-$extra"
     done
     venv_origin >"$STATE/origin"
