@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from postroad.broker import BrokerError, QueueSettings, outgoing_queues
+from postroad.broker import BrokerError, QueueSettings, named_queues, outgoing_queues
 from postroad.messages import Batch, Draft, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import StoreSettings
@@ -171,3 +171,47 @@ def test_empty_queue_that_a_batch_is_for_does_not_make_room_for_another_of_it(mo
     send("other")
     send("one")
     assert {each.name: each.cursor.rows for each in queues.listed()} == {"one": 2, "other": 1}
+
+
+def test_one_login_leaves_places_for_the_queues_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing_queues, "MAX_OUTGOING_PER_PRINCIPAL", 2)
+    network = QueueNetwork(count=2)
+    network.crash(1)
+    outgoing = network.brokers[2].peers.outgoing
+    core = network.brokers[2].core
+
+    def send(login: str, name: str) -> None:
+        batch = Batch.build([Draft(name, {}, (), b"1")])
+        batch.envelopes[:, FLAGS] |= QUEUED
+        network.carry_out(2, core.receive(batch, core.attached(login), network.now, queued=True))
+
+    send("one", "first")
+    send("one", "second")
+    with pytest.raises(BrokerError, match="the limit"):
+        send("one", "third")
+    send("one", "first")
+    send("other", "third")
+    assert {each.name: each.principal for each in outgoing.listed()} == {
+        "first": "one",
+        "second": "one",
+        "third": "other",
+    }
+
+
+def test_messages_that_come_home_wait_while_no_queue_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = QueueNetwork(count=2)
+    network.crash(1)
+    network.send(2, 3)
+    network.settle(1)
+    broker = network.brokers[2]
+    (queue,) = broker.peers.outgoing.listed()
+    # A new plan makes this broker the home; at first it has as many queues as it may.
+    broker.core.homes.home, queue.home = (lambda _: 2), 2
+    monkeypatch.setattr(named_queues, "MAX_QUEUES", 0)
+    broker.peers.outgoing.pump(queue, network.now)
+    assert (queue.cursor.rows, "the limit" in queue.trouble) == (3, True)
+    monkeypatch.undo()
+    network.settle(2)
+    assert broker.core.queues is not None
+    assert [(each.name, each.cursor.rows) for each in broker.core.queues.listed()] == [(queue.name, 3)]
+    assert (queue.cursor.rows, queue.trouble) == (0, "")

@@ -9,7 +9,7 @@ Rule 3: when nothing is in doubt any more, this broker tells the home, which for
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -43,6 +43,8 @@ __all__ = ["MAX_OUTGOING", "OutgoingQueue", "OutgoingQueues", "is_outgoing"]
 # Each outlives its publishers while something waits in it: without a bound, clients with ever new names would fill
 # memory.
 MAX_OUTGOING = 10_000
+# Of one principal: as many queues as it may have at a home, so that nobody takes the places of all others.
+MAX_OUTGOING_PER_PRINCIPAL = 1_000
 # Messages that one home has not confirmed. It keeps their ids until it hears that they are not needed any more.
 MAX_UNCONFIRMED = 20_000
 # Messages of one put, and their bytes: some records of the store, so that others have their turn in between.
@@ -170,6 +172,7 @@ class OutgoingQueues:
         self._log = stored.log
         self._peers = peers
         self._named: dict[str, OutgoingQueue] = {}
+        self._of_principal: Counter[str] = Counter()
         self._ways: dict[int, _Way] = {}
         self._next = 1
         # Those that have more to put than they may now.
@@ -216,6 +219,7 @@ class OutgoingQueues:
         holder.outgoing = queue
         holder.waiting.stored = self._log.unread(cursor)
         self._named[queue.name] = queue
+        self._of_principal[terms.principal] += 1
         return queue
 
     def named(self, name: str, home: int, principal: str, spared: Collection[str] = ()) -> OutgoingQueue:
@@ -233,8 +237,13 @@ class OutgoingQueues:
         queue = self._named.get(name)
         if queue is not None:
             return queue
-        if len(self._named) >= MAX_OUTGOING:
+        if len(self._named) >= MAX_OUTGOING or self._of_principal[principal] >= MAX_OUTGOING_PER_PRINCIPAL:
             self._end_empty(spared)
+        if self._of_principal[principal] >= MAX_OUTGOING_PER_PRINCIPAL:
+            raise BrokerError(
+                f"{MAX_OUTGOING_PER_PRINCIPAL:,} queues of other brokers have messages of this login that wait here, "
+                "the limit"
+            )
         if len(self._named) >= MAX_OUTGOING:
             raise BrokerError(f"messages for {MAX_OUTGOING:,} queues of other brokers wait here, the limit")
         if refusal := self._stored.refusal:
@@ -248,6 +257,7 @@ class OutgoingQueues:
             if queue.name not in spared and not queue.cursor.rows and not self._log.unread(queue.cursor):
                 self._log.end_cursor(queue.cursor)
                 del self._named[queue.name]
+                self._of_principal[queue.principal] -= 1
 
     def refusal(self, queue: OutgoingQueue, now: int) -> str:
         """Return why nothing may be sent to a queue now; empty if something may."""
@@ -319,9 +329,17 @@ class OutgoingQueues:
     def _come_home(self, queue: OutgoingQueue, now: int) -> None:
         """Move waiting messages to the queue itself: by a new plan it is at this broker."""
         assert self._core.queues is not None
+        if not self._log.unread(queue.cursor):
+            return
+        try:
+            target = self._core.queues.named(queue.name, queue.principal, now)
+        except BrokerError as error:
+            # A limit is reached, or the store takes nothing: they wait on, and nothing else has to.
+            queue.trouble, self._stalled[queue.name] = str(error), queue
+            return
+        queue.trouble = ""
         taken = self._log.pull(queue.cursor, PUT_ROWS)
         while taken:
-            target = self._core.queues.named(queue.name, queue.principal, now)
             for each in taken:
                 told, every = ids_alone(each.batch.ids[each.rows]), np.arange(len(each.places))
                 self._core.recorder.dropped(told, every, 0, Detour.SENT_ON, now)
