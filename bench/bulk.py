@@ -119,7 +119,9 @@ def warm_session() -> Session:
 def stop_session() -> None:
     """Stop the session that runs, if any."""
     while _running:
-        _running.pop().__exit__(None, None, None)
+        # Whoever interrupts a run may have ended its JVM too.
+        with suppress(Exception):
+            _running.pop().__exit__(None, None, None)
 
 
 class _Memory(threading.Thread):
