@@ -6,9 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 from postroad.broker import QueueSettings
-from postroad.messages import MessageId
+from postroad.messages import Batch, Draft, IdGenerator, MessageId
+from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import carry_out
-from tests.broker.queue_network import QueueMob, QueueNetwork
+from tests.broker.queue_network import QUEUE, QueueMob, QueueNetwork
 from tests.broker.queue_records import Recorders
 
 if TYPE_CHECKING:
@@ -164,3 +165,32 @@ def test_settlements_of_an_earlier_session_are_safe_before_the_home_forgets_them
 def pass_packets(network: QueueNetwork) -> None:
     while network.wires:
         network.pass_packet()
+
+
+def test_message_that_is_sent_again_is_confirmed_when_its_home_has_it() -> None:
+    network = QueueNetwork(count=2, settings=REFUSING)
+    core = network.brokers[2].core
+    network.cut.add(frozenset((1, 2)))
+    client = core.attached("writer")
+    publisher, _ = core.assigns_ids(client, "token", network.now)
+    batch = Batch.build([Draft(QUEUE, {}, (), b"1")])
+    batch.envelopes[:, FLAGS] |= QUEUED
+    IdGenerator(publisher.number, 2).give(batch.ids, network.now)
+    ids = batch.ids.copy()
+    network.carry_out(2, core.receive_identified(batch, client, network.now, queued=True)[0])
+    pass_all(network, 2)
+    core.detached(client, network.now)
+    again = core.attached("writer")
+    core.assigns_ids(again, "another token", network.now, (publisher.number, "token"))
+    batch = Batch.build([Draft(QUEUE, {}, (), b"1")])
+    batch.envelopes[:, FLAGS] |= QUEUED
+    batch.ids[:] = ids
+    _, admission = core.receive_identified(batch, again, network.now, queued=True)
+    assert admission.resent == 1
+    told: list[str] = []
+    assert again.confirmations is not None
+    again.confirmations.when_done(told.append)
+    assert told == []
+    network.cut.clear()
+    network.settle(3)
+    assert told == [""]

@@ -18,8 +18,10 @@ import numpy as np
 from postroad.broker.channel_items import Forget, Put
 from postroad.broker.errors import BrokerError
 from postroad.broker.id_batches import ids_alone
+from postroad.broker.queue_names import rows_by_name
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
+from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import Runs, first_places, intersect, rows_payload, subtract
 from postroad.tracking.reasons import Detour
 
@@ -87,6 +89,8 @@ class OutgoingQueue:
         self.attempt = self.doubtful = self.retry_at = self.unconfirmed = 0
         self.trouble = ""
         self.asked: deque[_AskedRows] = deque()
+        # Of sessions that sent something again: all that was in the queue then.
+        self.asked_again: list[_AskedRows] = []
 
     @property
     def messages(self) -> int:
@@ -95,7 +99,7 @@ class OutgoingQueue:
 
 
 class _AskedRows:
-    """Rows of one publication that a session waits for.
+    """Rows that a session waits for: those of one publication, or all that a queue had.
 
     They are named by their places: what an earlier process has left in the queue is confirmed too, and nobody here
     waits for it.
@@ -108,8 +112,8 @@ class _AskedRows:
 
     __slots__ = ("_number", "_waits", "first", "last", "left")
 
-    def __init__(self, places: Rows, waits: Confirmations, now: int) -> None:
-        self.first, self.last, self.left = int(places[0]), int(places[-1]), len(places)
+    def __init__(self, first: int, last: int, count: int, waits: Confirmations, now: int) -> None:
+        self.first, self.last, self.left = first, last, count
         self._waits = waits
         self._number = waits.ask(now)
 
@@ -117,6 +121,10 @@ class _AskedRows:
     def is_open(self) -> bool:
         """Return whether the session still waits for them."""
         return self._waits.expects(self._number)
+
+    def is_of(self, waits: Confirmations) -> bool:
+        """Return whether this session waits for them."""
+        return self._waits is waits
 
     def stored(self, places: Rows) -> None:
         """Note that the home has stored rows of the queue, whose places rise: perhaps some of these."""
@@ -276,7 +284,30 @@ class OutgoingQueues:
         if source is not None and self._core.queue_settings.when_home_is_down == "refuse":
             _drop_closed(queue.asked)
             places = self._log.last_places(queue.cursor)
-            queue.asked.append(_AskedRows(places, self._peers.confirmations(source), now))
+            waits = self._peers.confirmations(source)
+            queue.asked.append(_AskedRows(int(places[0]), int(places[-1]), len(places), waits, now))
+
+    def sent_again(self, batch: Batch, source: Session, now: int) -> None:
+        """Let a session that sends messages again wait for those that are still here.
+
+        They were stored before, so nothing is stored now, but their homes may not have them. Which of the rows in a
+        queue they are is not known any more: the session waits for all.
+        """
+        if self._core.queue_settings.when_home_is_down != "refuse":
+            return
+        for name, _ in rows_by_name(batch, np.flatnonzero(batch.envelopes[:, FLAGS] & QUEUED)):
+            queue = self._named.get(name)
+            if queue is None or not queue.messages:
+                continue
+            waiting = self._stored.waiting_rows(queue.cursor)
+            under_way = [each.places for each in self._way(queue.home).puts.values() if each.queue is queue]
+            count = waiting.size + sum(map(len, under_way))
+            last = max([int(each[-1]) for each in under_way] + [int(each) - 1 for each in waiting.ends[-1:]])
+            waits = self._peers.confirmations(source)
+            queue.asked_again = [each for each in queue.asked_again if each.is_open]
+            # Once is enough for all that a client sends again and again.
+            if not any(each.is_of(waits) and each.last == last for each in queue.asked_again):
+                queue.asked_again.append(_AskedRows(0, last, count, waits, now))
 
     # --- putting -----------------------------------------------------------------------------------------------------
 
@@ -368,7 +399,7 @@ class OutgoingQueues:
                     Discard(queue.cursor, 0, runs.size, why, False, queue.holder, among=runs, home=queue.home)
                 )
         queue.holder.waiting.stored = among.size
-        for asked in queue.asked:
+        for asked in (*queue.asked, *queue.asked_again):
             asked.purged(among, f"what was sent to the queue {queue.name!r} was {reason}")
         # The home has nothing left to take, so it cannot show that it takes messages again.
         queue.doubtful, queue.trouble = 0, ""
@@ -392,6 +423,8 @@ class OutgoingQueues:
         for asked in queue.asked:
             if asked.first > put.places[-1]:
                 break
+            asked.stored(put.places)
+        for asked in queue.asked_again:
             asked.stored(put.places)
         _drop_closed(queue.asked)
         self._pump_stalled(now)

@@ -145,6 +145,8 @@ class LocalPublications:
         admission = publisher.admit(batch.ids, now, self._core.skew_tolerance_ms)
         self.resent += admission.resent
         self.ids_skewed += admission.skewed
+        if queued and admission.resent:
+            self._sent_again(batch.take(np.arange(admission.resent)), source, now)
         if admission.end == admission.resent or (together and admission.refusal is not None):
             return Outbox(), admission
         whole = admission.end - admission.resent == len(batch)
@@ -157,12 +159,19 @@ class LocalPublications:
         ):
             # It entered before this process began, and was stored.
             self.resent += int(stored.sum())
+            if queued:
+                self._sent_again(entering.take(stored), source, now)
             entering = entering.take(~stored)
         outbox = self.receive(entering, source, now, queued) if len(entering) else Outbox()
         if outbox.unstorable or source.unstored:
             return outbox, admission
         publisher.last = last
         return outbox, admission
+
+    def _sent_again(self, batch: Batch, source: Session, now: int) -> None:
+        """Let receipts of messages that are left out wait as those of new ones would."""
+        if self._core.peers is not None:
+            self._core.peers.outgoing.sent_again(batch, source, now)
 
     def _identify(self, batch: Batch, source: Session, now: int) -> None:
         batch.envelopes[:, SOURCE] = self._core.number
