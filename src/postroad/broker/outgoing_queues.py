@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
+from postroad.broker.asked_rows import AskedRows, drop_closed
 from postroad.broker.channel_items import Forget, Put
 from postroad.broker.errors import BrokerError
 from postroad.broker.id_batches import ids_alone
@@ -22,7 +23,7 @@ from postroad.broker.queue_names import rows_by_name
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
 from postroad.messages.columns import FLAGS, QUEUED
-from postroad.store import Runs, first_places, intersect, rows_payload, subtract
+from postroad.store import first_places, rows_payload, subtract
 from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.broker.channel_items import PutRefused, Stored
-    from postroad.broker.confirmations import Confirmations
     from postroad.broker.core import Broker
     from postroad.broker.peers import Peers
     from postroad.broker.stored import StoredQueues
@@ -88,56 +88,14 @@ class OutgoingQueue:
         self.cursor = cursor
         self.attempt = self.doubtful = self.retry_at = self.unconfirmed = 0
         self.trouble = ""
-        self.asked: deque[_AskedRows] = deque()
+        self.asked: deque[AskedRows] = deque()
         # Of sessions that sent something again: all that was in the queue then.
-        self.asked_again: list[_AskedRows] = []
+        self.asked_again: list[AskedRows] = []
 
     @property
     def messages(self) -> int:
         """Return how many messages the home has not confirmed."""
         return self.holder.waiting.stored + self.unconfirmed
-
-
-class _AskedRows:
-    """Rows that a session waits for: those of one publication, or all that a queue had.
-
-    They are named by their places: what an earlier process has left in the queue is confirmed too, and nobody here
-    waits for it.
-
-    Attributes:
-        first: the place of the first one; no other row of the queue is between it and `last`.
-        last: the place of the last one.
-        left: how many the home has not stored.
-    """
-
-    __slots__ = ("_number", "_waits", "first", "last", "left")
-
-    def __init__(self, first: int, last: int, count: int, waits: Confirmations, now: int) -> None:
-        self.first, self.last, self.left = first, last, count
-        self._waits = waits
-        self._number = waits.ask(now)
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether the session still waits for them."""
-        return self._waits.expects(self._number)
-
-    def is_of(self, waits: Confirmations) -> bool:
-        """Return whether this session waits for them."""
-        return self._waits is waits
-
-    def stored(self, places: Rows) -> None:
-        """Note that the home has stored rows of the queue, whose places rise: perhaps some of these."""
-        first, last = np.searchsorted(places, self.first, "left"), np.searchsorted(places, self.last, "right")
-        self.left -= int(last - first)
-        if not self.left:
-            self._waits.done(self._number)
-
-    def purged(self, runs: Runs, reason: str) -> None:
-        """Tell the session if some of these are among rows of the queue that are given up."""
-        mine = Runs(np.array([self.first]), np.array([self.last + 1]))
-        if self.is_open and len(intersect(runs, mine).starts):
-            self._waits.fail(reason)
 
 
 class _Unconfirmed(NamedTuple):
@@ -248,10 +206,8 @@ class OutgoingQueues:
         if len(self._named) >= MAX_OUTGOING or self._of_principal[principal] >= MAX_OUTGOING_PER_PRINCIPAL:
             self._end_empty(spared)
         if self._of_principal[principal] >= MAX_OUTGOING_PER_PRINCIPAL:
-            raise BrokerError(
-                f"{MAX_OUTGOING_PER_PRINCIPAL:,} queues of other brokers have messages of this login that wait here, "
-                "the limit"
-            )
+            limit = MAX_OUTGOING_PER_PRINCIPAL
+            raise BrokerError(f"messages of this login for {limit:,} queues of other brokers wait here, the limit")
         if len(self._named) >= MAX_OUTGOING:
             raise BrokerError(f"messages for {MAX_OUTGOING:,} queues of other brokers wait here, the limit")
         if refusal := self._stored.refusal:
@@ -282,10 +238,10 @@ class OutgoingQueues:
         """Note messages that were stored here for a queue."""
         self._core.recorder.dropped(batch, rows, 0, Detour.HELD, now)
         if source is not None and self._core.queue_settings.when_home_is_down == "refuse":
-            _drop_closed(queue.asked)
+            drop_closed(queue.asked)
             places = self._log.last_places(queue.cursor)
             waits = self._peers.confirmations(source)
-            queue.asked.append(_AskedRows(int(places[0]), int(places[-1]), len(places), waits, now))
+            queue.asked.append(AskedRows(int(places[0]), int(places[-1]), len(places), waits, now))
 
     def sent_again(self, batch: Batch, source: Session, now: int) -> None:
         """Let a session that sends messages again wait for those that are still here.
@@ -307,7 +263,7 @@ class OutgoingQueues:
             queue.asked_again = [each for each in queue.asked_again if each.is_open]
             # Once is enough for all that a client sends again and again.
             if not any(each.is_of(waits) and each.last == last for each in queue.asked_again):
-                queue.asked_again.append(_AskedRows(0, last, count, waits, now))
+                queue.asked_again.append(AskedRows(0, last, count, waits, now))
 
     # --- putting -----------------------------------------------------------------------------------------------------
 
@@ -426,7 +382,7 @@ class OutgoingQueues:
             asked.stored(put.places)
         for asked in queue.asked_again:
             asked.stored(put.places)
-        _drop_closed(queue.asked)
+        drop_closed(queue.asked)
         self._pump_stalled(now)
 
     def refused_there(self, home: int, item: PutRefused, now: int) -> None:
@@ -532,12 +488,6 @@ def _pieces(taken: Taken) -> Iterator[tuple[Rows, Batch]]:
     which = np.cumsum(sizes) // PUT_BYTES
     for at in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(which)) + 1):
         yield taken.places[at], taken.batch.take(taken.rows[at])
-
-
-def _drop_closed(asked: deque[_AskedRows]) -> None:
-    """Forget the first ones that nobody waits for any more."""
-    while asked and not asked[0].is_open:
-        asked.popleft()
 
 
 def is_outgoing(terms: bytes) -> bool:
