@@ -9,8 +9,9 @@ import pytest
 
 from postroad.messages import MessageId
 from postroad.tracking import LinkChanges, Names, SubscriptionChanges, Verdict
-from postroad.trail import Trail, TrailWriter, pin
+from postroad.trail import Trail, TrailWriteError, TrailWriter, pin
 from postroad.trail.coverage import GapReason
+from postroad.trail.durable import create_once
 from postroad.trail.manifest import change_name, manifest_folder
 from postroad.trail.manifest_fit import MISFIT
 from postroad.trail.snapshot import DAMAGED_MANIFEST
@@ -279,3 +280,48 @@ def test_what_a_lost_change_had_beyond_what_it_covers_is_in_the_hole_too(tmp_pat
         (manifest_folder(tmp_path / "trail", 1) / change_name(2)).write_bytes(b"damaged")
     assert verdict(tmp_path / "trail", lost) is Verdict.NOT_RECORDED
     assert verdict(tmp_path / "trail", MessageId(7, 1, full + MINUTE, 9)) is Verdict.NEVER_ACCEPTED
+
+
+def test_a_trail_that_is_deleted_while_its_manifest_is_summed_up_is_found_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = begun(tmp_path / "trail")
+
+    def deleted_before(path: Path, data: bytes) -> bool:
+        shutil.rmtree(tmp_path / "trail")
+        path.parent.mkdir(parents=True)
+        return create_once(path, data)
+
+    monkeypatch.setattr("postroad.trail.ledger.create_once", deleted_before)
+    with pytest.raises(TrailWriteError, match="gone"):
+        writer.ledger.checkpoint(NOON + HOUR)
+    monkeypatch.undo()
+    go_on(writer)
+    assert writer.breaks == 1
+    assert verdict(tmp_path / "trail", FIRST) is Verdict.NOT_RECORDED
+
+
+def test_a_break_that_cannot_be_written_down_at_once_is_written_down_before_the_next_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = begun(tmp_path / "trail")
+    commit, begin = writer._commit, writer.ledger.begin_again
+
+    def lost_meanwhile(prepared: Any) -> Any:
+        shutil.rmtree(tmp_path / "trail")
+        return commit(prepared)
+
+    def refused(*_: Any) -> Any:
+        raise TrailWriteError(tmp_path, "busy")
+
+    monkeypatch.setattr(writer, "_commit", lost_meanwhile)
+    monkeypatch.setattr(writer.ledger, "begin_again", refused)
+    writer.write([passages([(1, SECOND.time, 7, 0)], delivered=[[5]])], NOON + HOUR + MINUTE)
+    monkeypatch.setattr(writer, "_commit", commit)
+    monkeypatch.setattr(writer.ledger, "begin_again", begin)
+    assert writer.breaks == 0
+    writer.write([], NOON + 2 * HOUR)
+    assert writer.breaks == 1
+    state = pin(tmp_path / "trail", 1)
+    assert [hole.reason for hole in state.holes] == [GapReason.GONE]
+    assert verdict(tmp_path / "trail", FIRST) is Verdict.NOT_RECORDED

@@ -236,7 +236,7 @@ class Ledger:
         """Sum up all changes so far. Rewrites the parts of the days that changed, and nothing else.
 
         Raises:
-            TrailWriteError: the disk does not take it; nothing changed.
+            TrailWriteError: the disk does not take it, or the changes are gone meanwhile; nothing changed.
         """
         state = self.pin()
         refuse_other_version(state)
@@ -263,8 +263,15 @@ class Ledger:
             previous=self._checksum(state.number),
         )
         # Whoever else made a checkpoint of this number made it from the same changes.
-        create_once(self.folder / checkpoint_name(state.number), encoded(found))
+        path = self.folder / checkpoint_name(state.number)
+        if create_once(path, encoded(found)) and state.number and not self._has(state.number):
+            # The trail was moved, deleted or replaced while this was written: alone, it would pass for all of it.
+            path.unlink(missing_ok=True)
+            raise TrailWriteError(self.folder, "the changes that a checkpoint sums up are gone")
         return found
+
+    def _has(self, number: int) -> bool:
+        return (self.folder / change_name(number)).exists()
 
     def _known(self, part: Part | None) -> tuple[list[FileEntry], list[Hole]]:
         if part is None:

@@ -89,7 +89,7 @@ class TrailWriter:
         self._names: dict[tuple[str, int], str] = {}
         self._holes: list[Hole] = []
         self._earliest_hole = FOREVER
-        self._again = False
+        self._again = self._is_broken = False
         self._reached = 0
         self.breaks = 0
 
@@ -141,8 +141,11 @@ class TrailWriter:
         files = self._commit(prepared)
         self._committed.follow(prepared.changes, prepared.through)
         if not self.ledger.is_intact(gone, before):
-            # The trail was lost while this was written. What is written now stands alone, and the next run says so.
-            self._begin_again()
+            # The trail was lost while this was written. What is written now stands alone, and the next run says so. If
+            # it cannot begin now, it does before the next commit: this one must not be made again.
+            self._is_broken = True
+            with suppress(TrailError):
+                self._begin_again()
         return files
 
     def check(self) -> bool:
@@ -152,7 +155,7 @@ class TrailWriter:
             TrailWriteError: the disk does not take it; call again.
             TrailError: what is there now has another format.
         """
-        there = self.ledger.is_intact(self.run, self.ledger.last)
+        there = not self._is_broken and self.ledger.is_intact(self.run, self.ledger.last)
         if not there:
             self._begin_again()
         if self._again:
@@ -165,7 +168,7 @@ class TrailWriter:
     def _begin_again(self) -> None:
         self.run = self.ledger.begin_again(self.run, min(self._earliest_hole, self.run.through), self._reached)
         self._label = f"{self.run.number:012d}"
-        self._again = True
+        self._again, self._is_broken = True, False
         self.breaks += 1
 
     def _remember(self, names: list[Names]) -> None:
