@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from postroad.selectors import Selector, TopicPattern
-from postroad.selectors.generated import generate
+from postroad.selectors.generated_code import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from postroad.selectors import Selector
-from postroad.selectors.generated import generate
+from postroad.selectors.generated_code import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

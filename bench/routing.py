@@ -30,9 +30,9 @@ from postroad.messages import Batch, Draft
 from postroad.messages.encoder import encode_batch
 from postroad.simulation.network import ROW_BYTES
 from postroad.testing import broker_network
-from postroad.testing.real import RealNetwork
-from postroad.testing.surface import LinkTraffic
-from postroad.testing.virtual import VirtualNetwork, as_text
+from postroad.testing.network_contract import LinkTraffic
+from postroad.testing.real_network import RealNetwork
+from postroad.testing.virtual_network import VirtualNetwork, as_text
 from postroad.topology import Plan
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from postroad.routing import (
     Tree,
     partition,
 )
-from postroad.routing.sets import bits_of
+from postroad.routing.destinations import bits_of
 from postroad.topology import routes
 
 if TYPE_CHECKING:

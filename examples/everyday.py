@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from postroad.lab.news import NEWS_WORDS
+from postroad.lab.news_words import NEWS_WORDS
 from postroad.lab.workloads import SubscriptionSpec
 from postroad.messages import Draft
 

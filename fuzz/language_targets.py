@@ -11,7 +11,7 @@ from postroad.matching import SubscriptionIndex
 from postroad.messages import Batch, Draft
 from postroad.selectors import Selector, SelectorError, TopicPattern
 from postroad.selectors.errors import TopicError
-from postroad.selectors.generated import generate
+from postroad.selectors.generated_code import generate
 
 if TYPE_CHECKING:
     from postroad.messages import Value

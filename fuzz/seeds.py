@@ -17,12 +17,12 @@ from postroad.messages import Batch, encode_batch, encode_envelopes
 from postroad.messages.columns import SOURCE
 from postroad.pipeline.commit_note import Note
 from postroad.protocols.link import HEART_BEAT, encode_bye, encode_control, encode_data
-from postroad.routing.frames import Attach, Digest, Interest, LinkRecord, Topics, encode_frame
+from postroad.routing.control_frames import Attach, Digest, Interest, LinkRecord, Topics, encode_frame
 from postroad.selectors import Selector
 from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out, rows_payload
 from postroad.store.records import Kind, Record, frames_in
 from postroad.tracking import ExactRecorder
-from postroad.tracking.journaled import Journaled
+from postroad.tracking.journaled_recorder import Journaled
 from postroad.trail import SCHEMAS, FileEntry, Group, Run
 from postroad.trail.files import render
 from postroad.trail.manifest import Change, Checkpoint, Part, Removal

@@ -24,7 +24,7 @@ from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out, recover
 from postroad.store.records import Kind, segment_header
 from postroad.store.records import frame as store_frame
 from postroad.tracking import ExactRecorder, FilterSegment
-from postroad.tracking.journaled import JournalEntryError, retell
+from postroad.tracking.journaled_recorder import JournalEntryError, retell
 from postroad.trail import (
     FileEntry,
     Ledger,

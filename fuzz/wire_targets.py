@@ -21,9 +21,9 @@ from postroad.messages import DecodeError, check_batch, decode_batch, decode_env
 from postroad.protocols.link import Control, Data, LinkDecoder, LinkError
 from postroad.protocols.stomp import FrameReader, StompDecoder, StompError, StompLimits
 from postroad.routing.contract import Delta
+from postroad.routing.control_frames import Digest, Interest, InterestDelta, LinkRecord, decode_frame, encode_frame
 from postroad.routing.errors import RoutingError
-from postroad.routing.frames import Digest, Interest, InterestDelta, LinkRecord, decode_frame, encode_frame
-from postroad.routing.linkstate import LinkState
+from postroad.routing.link_state import LinkState
 from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out, recover
 
 __all__ = [

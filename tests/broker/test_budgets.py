@@ -9,7 +9,7 @@ import pytest
 
 from postroad.broker import Broker, BrokerError, Limits, PublisherNumbers, Relay, make_strategy
 from postroad.messages import Batch, MessageId
-from postroad.routing.sets import Destinations
+from postroad.routing.destinations import Destinations
 from postroad.tracking import ExactRecorder
 
 if TYPE_CHECKING:

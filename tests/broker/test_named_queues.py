@@ -12,7 +12,7 @@ from postroad.broker import AckMode, Broker, Limits, PublisherNumbers, Relay, ma
 from postroad.broker.consumers import fair_shares
 from postroad.messages import Batch, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
-from postroad.routing.sets import Destinations
+from postroad.routing.destinations import Destinations
 from postroad.store import StoreSettings
 from postroad.tracking import ExactRecorder
 from tests.broker.queue_oracle import Crowd

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad import __version__
-from postroad.cli.lines import input_lines
 from postroad.cli.network_plan import NetworkShape, Order, Promise
 from postroad.cli.output import printable
+from postroad.cli.standard_input import input_lines
 from postroad.cli.subscriber import AckChoice, Overflow, as_line, as_object
 from postroad.client import ReceivedMessage
 from postroad.errors import LimitError

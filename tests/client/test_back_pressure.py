@@ -9,8 +9,8 @@ import pytest
 
 from postroad.broker import Limits
 from postroad.client import ClientError, ConnectionLost, connect
-from postroad.client.intake import OVERSHOOT, Intake, Mailbox
-from postroad.client.received import ReceivedMessage
+from postroad.client.mailboxes import OVERSHOOT, Intake, Mailbox
+from postroad.client.received_message import ReceivedMessage
 from postroad.messages import Draft
 from tests.client.serving import Script, address, broker, run, scripted, until
 

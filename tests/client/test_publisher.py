@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroad.client import ClientClock, ClientError, ConnectionLost
 from postroad.client.publisher import Grant, Publisher
 from postroad.client.send_frames import send_frame
-from postroad.client.unconfirmed import CONFIRM_BYTES, CONFIRM_MESSAGES, MAX_UNCONFIRMED_BYTES, Unconfirmed
+from postroad.client.unconfirmed_messages import CONFIRM_BYTES, CONFIRM_MESSAGES, MAX_UNCONFIRMED_BYTES, Unconfirmed
 from postroad.messages import Draft, MessageId
 from postroad.protocols.stomp import encode_frame
 from tests.server.scene import Scene

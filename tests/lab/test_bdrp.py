@@ -5,7 +5,7 @@ import pytest
 
 from postroad.lab import bdrp
 from postroad.lab.bdrp import NAMES, TEXT_NAMES, BdrpWorkload, matches
-from postroad.lab.news import NEWS_WORDS
+from postroad.lab.news_words import NEWS_WORDS
 from postroad.selectors import Selector
 
 CLIENTS, BROKERS, CONJUNCTIONS = 80, 8, 20

@@ -11,7 +11,7 @@ import pytest
 from postroad.matching import SubscriptionIndex
 from postroad.messages import Batch, Draft
 from postroad.selectors import Selector
-from postroad.selectors.normal import MAX_CONJUNCTIONS, Operator
+from postroad.selectors.normal_form import MAX_CONJUNCTIONS, Operator
 from tests.matching.oracle import OneByOne, matched
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from postroad.pipeline import journals, run_job
 from postroad.pipeline.jobs import trace
 from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.tracking import ExactRecorder
-from postroad.tracking.journaled import Journaled, turn_entry
+from postroad.tracking.journaled_recorder import Journaled, turn_entry
 from postroad.trail import Journal, Trail, TrailWriter, journal_folder
 from tests.trail.samples import NOON, passages
 

@@ -16,7 +16,7 @@ from postroad.recording import journal as journal_module
 from postroad.recording.journal import MOST_WAITING, JournalWriter
 from postroad.recording.recovery import LAPSED, recover
 from postroad.tracking import ExactRecorder, Verdict
-from postroad.tracking.journaled import Journaled, turn_entry
+from postroad.tracking.journaled_recorder import Journaled, turn_entry
 from postroad.trail import Journal, Trail, TrailWriter, journal_folder, replay
 from tests.server.scene import Client, run, service, until
 

@@ -26,7 +26,7 @@ from postroad.tracking import (
     SealedRecorder,
     Verdict,
 )
-from postroad.tracking.journaled import Journaled
+from postroad.tracking.journaled_recorder import Journaled
 from postroad.trail import Journal, Trail, TrailError, journal_folder
 from postroad.trail.coverage import GapReason
 from tests.server.scene import PATIENCE, run, until

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from postroad.broker import order, order_wait
-from postroad.broker.order import MAX_WAITING, MAX_WAITING_BYTES
+from postroad.broker import order_wait, publisher_order
+from postroad.broker.publisher_order import MAX_WAITING, MAX_WAITING_BYTES
 from postroad.routing import Strategy
 from postroad.routing.floors import MAX_PUBLISHERS
-from postroad.routing.window import DEFAULT_WINDOW, MAX_REMEMBERED, REMEMBER_MS
+from postroad.routing.seen_ids import DEFAULT_WINDOW, MAX_REMEMBERED, REMEMBER_MS
 from postroad.topology import Plan, Settings
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT
@@ -34,7 +34,7 @@ def test_document_has_the_limits_of_the_memory_of_ids() -> None:
     assert (
         f"| messages kept back for order, one broker | {MAX_WAITING:,} and {MAX_WAITING_BYTES // 2**20} MiB |" in text
     )
-    assert f"| publishers whose last id is known for order | {order.MAX_PUBLISHERS:,} |" in text
+    assert f"| publishers whose last id is known for order | {publisher_order.MAX_PUBLISHERS:,} |" in text
     assert order_wait(Settings(order="publisher")) == 5_000
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from postroad.messages.columns import BROADCAST, ENVELOPE_COLUMNS, FLAGS, HOP_LIMIT
 from postroad.routing import Destinations, RoutingError, partition
+from postroad.routing.destinations import bits_of, fitted
 from postroad.routing.envelopes import all_may_go_on, any_broadcast
 from postroad.routing.partition import OUT, counted, leads_beyond, part, rows_for
-from postroad.routing.sets import bits_of, fitted
 
 numbers = st.frozensets(st.integers(1, 200), max_size=8)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from postroad.selectors import Selector
-from postroad.selectors.normal import Constraint, LikePattern, Operator, Range
+from postroad.selectors.normal_form import Constraint, LikePattern, Operator, Range
 from tests.selectors.expressions import ANY, ONE, compared, kind_of, like
 
 if TYPE_CHECKING:
-    from postroad.selectors.normal import Conjunction
+    from postroad.selectors.normal_form import Conjunction
 
 
 def holds(constraint: Constraint, attributes: dict[str, Any]) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from postroad.messages import Untyped
 from postroad.selectors import Selector
-from postroad.selectors.generated import generate
+from postroad.selectors.generated_code import generate
 
 T, F, U = True, False, None
 BIG = 2**53

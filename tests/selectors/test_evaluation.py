@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from postroad.messages import Untyped
 from postroad.selectors import Selector
-from postroad.selectors.generated import generate, source_of
+from postroad.selectors.generated_code import generate, source_of
 from tests.selectors.expressions import Form, kind_of, truth, write
 from tests.selectors.strategies import attribute_maps, conditions, selector_texts
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.selectors import Selector, SelectorError
-from postroad.selectors.generated import generate
+from postroad.selectors.generated_code import generate
 from tests.selectors.strategies import TOKENS, attribute_maps, selector_texts, token_soup
 
 MESSAGE: dict[str, Any] = {"a": 5, "b": "x", "größe": True}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis.strategies import integers, sampled_from
 
 from postroad.selectors import Selector, SelectorError
-from postroad.selectors.generated import generate
+from postroad.selectors.generated_code import generate
 from postroad.selectors.limits import (
     MAX_IN_VALUES,
     MAX_LIKE_LENGTH,

@@ -19,7 +19,7 @@ from postroad.protocols.link import (
     Neighbour,
     encode_control,
 )
-from postroad.routing.frames import encode_frame
+from postroad.routing.control_frames import encode_frame
 from postroad.security import BrokerKeys, new_key, public_key
 from postroad.server import Service
 from tests.server.fleet import free_ports
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from postroad.routing.frames import Frame
+    from postroad.routing.control_frames import Frame
 
 SECRET = "a secret that all brokers share"
 ROUTING, QUESTION = 1, 2

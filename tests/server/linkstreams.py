@@ -19,7 +19,7 @@ from postroad.protocols.link import (
     encode_progress,
     encode_welcome,
 )
-from postroad.routing.frames import Digest, Interest, LinkRecord, encode_frame
+from postroad.routing.control_frames import Digest, Interest, LinkRecord, encode_frame
 
 if TYPE_CHECKING:
     import random

@@ -7,7 +7,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from postroad.security import principal_of, users_text
-from postroad.server.gate import WRONG
+from postroad.server.login_gate import WRONG
 from postroad.sessions import LoginVerdict
 
 if TYPE_CHECKING:

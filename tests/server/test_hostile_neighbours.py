@@ -17,7 +17,7 @@ from postroad.matching.encoding import encode_exact
 from postroad.messages import Batch, Draft, MessageId
 from postroad.protocols.link import encode_control, encode_data
 from postroad.routing import Drp, Interest, InterestDelta, LinkRecord
-from postroad.routing.frames import Attach, Topics, signed_bytes
+from postroad.routing.control_frames import Attach, Topics, signed_bytes
 from postroad.server.metrics import metrics_text
 from postroad.server.status import status
 from postroad.tracking import Answer, Findings, encode_answer

@@ -17,7 +17,7 @@ from postroad.protocols.link.limits import (
     MAX_LINK_FRAME_BYTES,
     RELAXED,
 )
-from postroad.routing.window import REMEMBER_MS
+from postroad.routing.seen_ids import REMEMBER_MS
 from postroad.server.counts import LinkStatistics
 from postroad.server.link_connection import CLOSE_SECONDS, MAX_UNREAD_BYTES
 from postroad.server.quarantine import FIRST_MS, FORGIVEN_MS, LONGEST_MS

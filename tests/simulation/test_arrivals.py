@@ -11,7 +11,7 @@ import pytest
 from postroad.broker import Outbox
 from postroad.capacity import BatchCosts
 from postroad.messages import Batch, Draft
-from postroad.routing.sets import Destinations
+from postroad.routing.destinations import Destinations
 from postroad.simulation import LinkQuality, ServiceTimes, SimulatedNetwork
 from postroad.simulation.arrivals import SMALL_FRAME_BYTES, ArrivedFrame, joined
 from postroad.simulation.host import Task

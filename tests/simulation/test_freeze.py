@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.messages import Draft
-from postroad.routing import window
+from postroad.routing import seen_ids
 from postroad.simulation import SimulatedNetwork
 from postroad.topology import Graph, Settings
 from tests.simulation.scene import SETTLED_MS, cyclic, strategy
@@ -79,7 +79,7 @@ def test_nobody_gets_anything_twice_whoever_freezes(graph: Graph, seed: int, cus
 
 def test_a_copy_that_comes_when_its_id_is_forgotten_is_marked_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     # No room for more than 128 blocks: each of the batches takes one.
-    monkeypatch.setattr(window, "MAX_REMEMBERED", 128)
+    monkeypatch.setattr(seen_ids, "MAX_REMEMBERED", 128)
     net = SimulatedNetwork(DIAMOND, strategy("drp", settings=SHORT), random.Random(1))
     net.subscribe(4, "far", "a")
     net.run(SETTLED_MS)

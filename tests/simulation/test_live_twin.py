@@ -14,8 +14,8 @@ from postroad.broker.numbers import SUBSCRIPTION_BLOCK
 from postroad.capacity import BatchCosts
 from postroad.lab.scenarios import ContentScenario
 from postroad.simulation import ServiceTimes, SimulatedNetwork
-from postroad.testing.real import RealNetwork
-from postroad.testing.virtual import as_text
+from postroad.testing.real_network import RealNetwork
+from postroad.testing.virtual_network import as_text
 from postroad.topology import Plan, cluster, line, square_with_diagonal, tree
 from postroad.tracking import ExactRecorder, Reconstruction
 from postroad.trail import Trail

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.broker import order as module
 from postroad.broker import order_wait
+from postroad.broker import publisher_order as module
 from postroad.messages import Draft
 from postroad.simulation import LinkQuality, SimulatedNetwork
 from postroad.topology import Graph, Settings

@@ -13,7 +13,7 @@ import numpy as np
 
 from postroad.messages import Batch, Draft, MessageId
 from postroad.store import Log, SimulatedDisk, StoreSettings, StoreWriteError, carry_out, recover
-from postroad.store.places import RowSet, runs_of, subtract
+from postroad.store.row_sets import RowSet, runs_of, subtract
 
 if TYPE_CHECKING:
     from postroad.store import Cursor, DiskCommit, Taken

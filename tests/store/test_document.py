@@ -10,7 +10,7 @@ import json
 import msgspec
 
 from postroad.store import StoreSettings
-from postroad.store.files import ENDING
+from postroad.store.file_disk import ENDING
 from postroad.store.records import MAGIC, Kind
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT

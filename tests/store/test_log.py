@@ -23,8 +23,8 @@ from postroad.store import (
     stored_bytes,
 )
 from postroad.store.payloads import EncodedRows
-from postroad.store.places import Runs
 from postroad.store.records import Record, frames_in
+from postroad.store.row_sets import Runs
 from postroad.store.writer import MAX_UNSYNCED_BYTES
 from tests.store.oracle import batch_of, commit_all, messages_of
 

@@ -28,7 +28,7 @@ LOOKED_AT = {
     "src/postroad/matching/constraint_tests.py": {"at is given as base"},
     # One array, to write and to read.
     "src/postroad/matching/index.py": {"scratch is given as scratch_text"},
-    "src/postroad/routing/window.py": {
+    "src/postroad/routing/seen_ids.py": {
         "heads is given as publishers",
         "heads is given as larger_heads",
         "blocks is given as larger_blocks",

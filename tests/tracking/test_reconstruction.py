@@ -12,7 +12,7 @@ from postroad.messages import MessageId
 from postroad.topology import Graph, ring, waxman
 from postroad.tracking import Drop, Gap, Journey, Reconstruction, Verdict
 from postroad.tracking.reasons import Detour
-from postroad.tracking.surroundings import Surroundings
+from postroad.tracking.witnessed_links import WitnessedLinks
 from tests.tracking.worlds import TIME, Truth, World
 
 Exploration = st.sampled_from(["relayed", "neighbours"])
@@ -234,7 +234,7 @@ def test_links_that_others_recorded_are_not_looked_at_where_every_record_is_whol
 
     world, truth = World(line(3), Random(1)), along(1, 2, 3, deliveries={(3, 5)})
     for silent in (frozenset[int](), frozenset({2})):
-        work = Reconstruction(truth.id, "relayed", Surroundings([1, 2, 3], links))
+        work = Reconstruction(truth.id, "relayed", WitnessedLinks([1, 2, 3], links))
         while asked := work.to_ask():
             for broker in asked:
                 work.tell(broker, None if broker in silent else world.findings(broker, truth))

@@ -13,7 +13,7 @@ import pytest
 from postroad.tracking import Names
 from postroad.trail import SCHEMAS, Journal, TrailWriter, write_file
 from postroad.trail.access import AccessError, append_to, claim, close_to_others, create, make_folders, write_private
-from postroad.trail.durable import LARGE_BYTES
+from postroad.trail.durable_files import LARGE_BYTES
 from tests.trail.samples import NOON, passages, wide
 
 if TYPE_CHECKING:

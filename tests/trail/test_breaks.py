@@ -11,7 +11,7 @@ from postroad.messages import MessageId
 from postroad.tracking import LinkChanges, Names, SubscriptionChanges, Verdict
 from postroad.trail import Trail, TrailWriteError, TrailWriter, pin
 from postroad.trail.coverage import GapReason
-from postroad.trail.durable import create_once
+from postroad.trail.durable_files import create_once
 from postroad.trail.manifest import change_name, manifest_folder
 from postroad.trail.manifest_fit import MISFIT
 from postroad.trail.snapshot import DAMAGED_MANIFEST

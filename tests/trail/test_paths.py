@@ -31,7 +31,7 @@ from postroad.trail import (
     sweep_leftovers,
 )
 from postroad.trail.coverage import Run
-from postroad.trail.durable import replace_file
+from postroad.trail.durable_files import replace_file
 from postroad.trail.files import footer_checksum
 from postroad.trail.ledger import Ledger
 from postroad.trail.manifest import (

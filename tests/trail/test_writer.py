@@ -22,7 +22,7 @@ from postroad.trail import (
     TrailWriteError,
     TrailWriter,
     describe_file,
-    durable,
+    durable_files,
     pin,
     unpack,
 )
@@ -132,30 +132,30 @@ def test_large_filters_are_written_as_they_are_made_and_compressed_where_it_is_o
         for at in range(20)
     ]
     (entry,) = TrailWriter(tmp_path, 4, NOON).write(made, NOON + HOUR)
-    assert sum(len(one.data) for one in made) > durable.LARGE_BYTES
+    assert sum(len(one.data) for one in made) > durable_files.LARGE_BYTES
     file = pq.ParquetFile(tmp_path / entry.path, page_checksum_verification=True)
     assert file.read().column("data").to_pylist() == [one.data for one in made]
     assert entry.size == (tmp_path / entry.path).stat().st_size
     assert entry == describe_file(tmp_path, entry.path, "filters", entry.day)
     column = file.schema_arrow.names.index("data")
     assert {file.metadata.row_group(at).column(column).compression for at in range(2)} == {codec}
-    assert not list(tmp_path.rglob(f"*{durable.TEMPORARY}"))
+    assert not list(tmp_path.rglob(f"*{durable_files.TEMPORARY}"))
 
 
 def test_a_large_file_that_the_disk_does_not_take_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = TrailWriter(tmp_path, 4, NOON)
-    large = a_filter()._replace(data=bytes(2 * durable.LARGE_BYTES))
+    large = a_filter()._replace(data=bytes(2 * durable_files.LARGE_BYTES))
 
     def fails(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(durable, "_force", fails)
+    monkeypatch.setattr(durable_files, "_force", fails)
     with pytest.raises(TrailWriteError, match="make room"):
         writer.write([large], NOON + 1)
     monkeypatch.undo()
-    assert not list(tmp_path.rglob(f"*{durable.TEMPORARY}"))
+    assert not list(tmp_path.rglob(f"*{durable_files.TEMPORARY}"))
     assert not list(tmp_path.glob("filters/**/*.parquet"))
 
 
@@ -189,14 +189,14 @@ def test_a_commit_that_is_not_surely_on_disk_names_no_files_that_are_gone(
 ) -> None:
     writer = TrailWriter(tmp_path, 4, NOON)
     prepared = writer.prepare(everything(), NOON + 5)
-    force = durable.sync_directory
+    force = durable_files.sync_directory
 
     def fails(directory: Path) -> None:
         if "manifests" in directory.parts:
             raise OSError(errno.EIO, "Input/output error")
         force(directory)
 
-    monkeypatch.setattr(durable, "sync_directory", fails)
+    monkeypatch.setattr(durable_files, "sync_directory", fails)
     with pytest.raises(TrailWriteError, match="Input/output"):
         writer.commit(prepared)
     monkeypatch.undo()

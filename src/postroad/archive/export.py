@@ -22,7 +22,7 @@ from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.messages.id_columns import TIME_SHIFT
 from postroad.selectors import TopicPattern
 from postroad.store import Cursor, FileDisk, Log, Recovered, StoreReadError, StoreSettings, next_rows, recover
-from postroad.store.places import NO_RUNS, unite
+from postroad.store.row_sets import NO_RUNS, unite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

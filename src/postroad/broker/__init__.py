@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from postroad.broker.advertised_interest import scheme_of
 from postroad.broker.channel_items import ChannelError
 from postroad.broker.consumers import ConsumerTerms
 from postroad.broker.core import Broker
@@ -23,7 +24,6 @@ from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscript
 from postroad.broker.settlements import Acknowledgement, Settlement, settlements
 from postroad.broker.statistics import BrokerStatistics
 from postroad.broker.strategies import make_strategy, order_wait, planned_strategy
-from postroad.broker.wants import scheme_of
 
 __all__ = [
     "DEFAULT_SKEW_TOLERANCE_MS",

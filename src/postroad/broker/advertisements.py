@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from postroad.broker.interests import Advertised
 from postroad.errors import PostroadError
 from postroad.routing import Delta, Reaction
-from postroad.routing.frames import MAX_INTEREST_BYTES, Interest
-from postroad.routing.records import RecordVerdict
+from postroad.routing.control_frames import MAX_INTEREST_BYTES, Interest
+from postroad.routing.link_state_records import RecordVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Generator

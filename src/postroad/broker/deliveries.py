@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.broker.acknowledgements import Acknowledgements
-from postroad.broker.groups import any_expires
 from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
+from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY

@@ -22,7 +22,7 @@ from postroad.matching.encoding import (
     decode_exact_in_steps,
     from_bytes_in_steps,
 )
-from postroad.routing.sets import Destinations
+from postroad.routing.destinations import Destinations
 from postroad.topology import bit_words
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.broker.groups import unmatched
 from postroad.broker.outbox import Outbox
+from postroad.broker.row_groups import unmatched
 from postroad.broker.turns import MAX_UNFINISHED_BYTES
 from postroad.tracking.reasons import Detour
 

@@ -20,10 +20,10 @@ from postroad.broker.budgets import estimated_bytes
 from postroad.broker.consumers import MAX_PROFILES, Consumer, ConsumerProfile, Consumers, ConsumerTerms
 from postroad.broker.errors import BrokerError
 from postroad.broker.expiries import SWEPT_ROWS, Expiries
-from postroad.broker.groups import any_expires
 from postroad.broker.queue_dispatch import QueueDispatch
 from postroad.broker.queue_names import check_name, rows_by_name
 from postroad.broker.queue_returns import QueueReturns
+from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
 from postroad.matching import SubscriptionIndex, WorkError

@@ -24,7 +24,7 @@ from postroad.messages import MessageId
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from postroad.routing.records import Seals
+    from postroad.routing.link_state_records import Seals
 
 __all__ = ["MAX_ANSWER_BYTES", "QuestionError", "Questions", "Said"]
 

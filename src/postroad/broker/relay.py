@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.broker.advertised_interest import AdvertisedInterest
 from postroad.broker.advertisements import Advertisements
 from postroad.broker.budgets import NANOSECONDS
 from postroad.broker.consignments import Consignments
-from postroad.broker.groups import has_flag
 from postroad.broker.held_messages import HELD_MS, HeldMessages
 from postroad.broker.interests import Interests
 from postroad.broker.link_pauses import pause_for_link, resume_for_link
 from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
-from postroad.broker.order import OrderStatistics, PublisherOrder
 from postroad.broker.outbox import LinkRefusal, Outbox, Sending
+from postroad.broker.publisher_order import OrderStatistics, PublisherOrder
+from postroad.broker.row_groups import has_flag
 from postroad.broker.turns import Work
-from postroad.broker.wants import Wants
 from postroad.messages.columns import FLAGS, OVERTAKING, QUEUED
 from postroad.routing import Delta, Interest, InterestChange, InterestDelta
 from postroad.routing.envelopes import overtaking
@@ -109,7 +109,7 @@ class Relay:
         self._hold_ms = hold_ms
         self._unsteady_until = 0  # what passes until then may overtake what passed before
         self._interests = Interests(core.index, scheme, core.limits.matching_ms * NANOSECONDS)
-        self._wants = Wants(scheme)
+        self._advertised = AdvertisedInterest(scheme)
         self.strategy = strategy
         state = strategy.link_state
         self._advertisements = None if state is None else Advertisements(self._interests, state)
@@ -377,7 +377,7 @@ class Relay:
         if self._changed:
             self._changed = False
             change = InterestChange(
-                None, tuple(self._added), tuple(self._removed), self._wants.take(), self._wants.whole
+                None, tuple(self._added), tuple(self._removed), self._advertised.take(), self._advertised.whole
             )
             self._added, self._removed = [], []
             self._apply(self.strategy.interest(change, now), outbox, now)
@@ -438,14 +438,14 @@ class Relay:
     def subscribed(self, number: int, topic: str, selector: Selector | None) -> None:
         """Add a local subscription; the next tick advertises it."""
         self._subscribed[number] = (topic, selector)
-        self._wants.add(topic, selector)
+        self._advertised.add(topic, selector)
         self._added.append(topic)
         self._changed = True
 
     def unsubscribed(self, number: int) -> None:
         """Remove a local subscription."""
         topic, selector = self._subscribed.pop(number)
-        self._wants.remove(topic, selector)
+        self._advertised.remove(topic, selector)
         self._removed.append(topic)
         self._changed = True
 

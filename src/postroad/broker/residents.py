@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.broker.budgets import estimated_bytes
-from postroad.broker.groups import Grouping, any_expires
+from postroad.broker.row_groups import Grouping, any_expires
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from postroad.routing import Cluster, Drp, Flood, Tree
-from postroad.routing.window import FIXED_SECRET
+from postroad.routing.seen_ids import FIXED_SECRET
 from postroad.selectors import TopicPattern
 from postroad.topology import Settings, Station
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.routing import Strategy
-    from postroad.routing.records import Seals
+    from postroad.routing.link_state_records import Seals
     from postroad.topology import Plan, StrategyName
 
 __all__ = ["make_strategy", "order_wait", "planned_strategy"]

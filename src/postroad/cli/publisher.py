@@ -91,7 +91,7 @@ async def _of_bodies(
 
 
 async def _of_lines(topic: str, attributes: dict[str, str]) -> AsyncIterator[list[Draft]]:
-    from postroad.cli.lines import input_lines
+    from postroad.cli.standard_input import input_lines
     from postroad.messages import Draft
     from postroad.messages.limits import MAX_BODY_BYTES
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from postroad.client.backoff import Reconnect
     from postroad.client.client import Client, IdsBy, connect
     from postroad.client.clock import ClientClock
-    from postroad.client.received import ReceivedMessage
+    from postroad.client.received_message import ReceivedMessage
     from postroad.client.subscription import AckMode, Overflow, Subscription
     from postroad.client.transaction import Transaction
 
@@ -48,7 +48,7 @@ _LATER = {
     "DEFAULT_SERVER": "address",
     "IdsBy": "client",
     "Overflow": "subscription",
-    "ReceivedMessage": "received",
+    "ReceivedMessage": "received_message",
     "Reconnect": "backoff",
     "Subscription": "subscription",
     "Transaction": "transaction",

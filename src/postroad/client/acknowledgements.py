@@ -8,7 +8,7 @@ from postroad.client.errors import ClientError
 from postroad.protocols.stomp import encode_frame
 
 if TYPE_CHECKING:
-    from postroad.client.received import ReceivedMessage
+    from postroad.client.received_message import ReceivedMessage
 
 __all__ = ["acknowledgement"]
 

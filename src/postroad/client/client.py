@@ -13,7 +13,7 @@ from postroad.client.errors import ClientError, ConnectionLost
 from postroad.client.send_frames import send_frame, with_headers
 from postroad.client.subscription import Subscription
 from postroad.client.transaction import Transaction
-from postroad.client.unconfirmed import CONFIRMS
+from postroad.client.unconfirmed_messages import CONFIRMS
 from postroad.client.wire import Wire
 from postroad.errors import PostroadError
 from postroad.messages import Draft, MessageId
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from postroad.client.clock import ClientClock
     from postroad.client.connection import ClientConnection
     from postroad.client.directory import Servers
-    from postroad.client.received import ReceivedMessage
+    from postroad.client.received_message import ReceivedMessage
     from postroad.client.subscription import AckMode, Overflow
     from postroad.messages import Value
     from postroad.protocols.stomp import Frame

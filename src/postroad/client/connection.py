@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from postroad.client.address import Address
-    from postroad.client.intake import Intake
+    from postroad.client.mailboxes import Intake
     from postroad.client.publisher import Publisher
     from postroad.protocols.stomp import Frame
 

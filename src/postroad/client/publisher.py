@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.client.clock import ClientClock, wall_clock
-from postroad.client.unconfirmed import Unconfirmed
+from postroad.client.unconfirmed_messages import Unconfirmed
 from postroad.errors import PostroadError
 from postroad.messages import IdGenerator, MessageId
 from postroad.protocols.stomp.id_headers import (

@@ -6,14 +6,14 @@ import contextlib
 from typing import TYPE_CHECKING, Literal
 
 from postroad.client.errors import ClientError
-from postroad.client.intake import Mailbox
+from postroad.client.mailboxes import Mailbox
 from postroad.client.send_frames import destination_of
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from postroad.client.received import ReceivedMessage
+    from postroad.client.received_message import ReceivedMessage
     from postroad.client.wire import Wire
 
 __all__ = ["AckMode", "Overflow", "Subscription"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from postroad.client.connection import ClientConnection
-    from postroad.client.received import ReceivedMessage
+    from postroad.client.received_message import ReceivedMessage
     from postroad.client.wire import Wire
     from postroad.messages import Value
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from postroad.client.connection import ClientConnection
 from postroad.client.errors import ClientError, ConnectionLost
-from postroad.client.intake import Intake, Mailbox
+from postroad.client.mailboxes import Intake, Mailbox
 from postroad.client.publisher import Publisher
-from postroad.client.received import ReceivedMessage
+from postroad.client.received_message import ReceivedMessage
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.lab.news import NEWS_WORDS
+from postroad.lab.news_words import NEWS_WORDS
 from postroad.messages import Batch
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 from postroad.lab.performance import offers
 from postroad.lab.raw_events import LinkSample
 from postroad.messages import Draft
-from postroad.testing.real import RealNetwork
+from postroad.testing.real_network import RealNetwork
 
 if TYPE_CHECKING:
     from postroad.lab.performance import Offer, Performance, Tell

@@ -21,7 +21,7 @@ from postroad.matching.tables import Tables, grown
 from postroad.messages import number_of
 from postroad.messages.limits import MAX_HEADER_BYTES
 from postroad.selectors import Selector, TopicPattern
-from postroad.selectors.normal import Constraint, Operator
+from postroad.selectors.normal_form import Constraint, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from postroad.matching.lowered_rows import Member
     from postroad.messages import Batch
-    from postroad.selectors.normal import Conjunction
+    from postroad.selectors.normal_form import Conjunction
 
 __all__ = ["NO_BUDGET", "IndexStatistics", "MatchingError", "SubscriptionIndex", "WorkError"]
 

@@ -19,7 +19,7 @@ from postroad.matching.compiler import compile_condition, like_bytes
 from postroad.matching.conjunctions import EITHER, FILTER, HINT
 from postroad.matching.costs import like_cost, substring_cost
 from postroad.matching.search import MAX_PATTERN_BYTES
-from postroad.selectors.normal import Operator
+from postroad.selectors.normal_form import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from postroad.matching.interner import Interner
     from postroad.selectors import TopicPattern
     from postroad.selectors.like import LikePattern
-    from postroad.selectors.normal import Conjunction, Constraint, Range
+    from postroad.selectors.normal_form import Conjunction, Constraint, Range
 
 # An IN of at most this many texts is reached through each of them; a longer one through the attribute's existence.
 # Every text costs one entry, and an IN of more is seldom what makes a selector selective.

@@ -16,7 +16,7 @@ import msgspec
 
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import FileEntry, Ledger, TrailConflictError
-from postroad.trail.durable import make_directory, replace_file, sync_directory
+from postroad.trail.durable_files import make_directory, replace_file, sync_directory
 from postroad.trail.paths import file_fault, refuse_links
 
 if TYPE_CHECKING:

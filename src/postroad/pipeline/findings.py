@@ -12,7 +12,7 @@ import numpy as np
 
 from postroad.pipeline.evidence import ASKED, HITS, JOURNEY, PASSAGE, RECORD, SHED
 from postroad.tracking import Drop, Gap, Hit, Reconstruction
-from postroad.tracking.surroundings import Surroundings
+from postroad.tracking.witnessed_links import WitnessedLinks
 from postroad.trail.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def findings_of(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any
 def journey_of(context: Context, id: MessageId, rows: Sequence[Mapping[str, Any]]) -> Journey:
     """Return where a message went, by the same steps that ask one broker after the other."""
     answers = findings_of(context, id, rows)
-    around = Surroundings(context.brokers, lambda broker: context.neighbours_at(broker, id.time))
+    around = WitnessedLinks(context.brokers, lambda broker: context.neighbours_at(broker, id.time))
     reconstruction = Reconstruction(id, topology=around)
     while wanted := reconstruction.to_ask():
         for broker in wanted:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from postroad.broker.questions import Said
     from postroad.messages import MessageId
-    from postroad.routing.records import Seals
+    from postroad.routing.link_state_records import Seals
     from postroad.tracking import Answer, Exploration, Told
 
 __all__ = ["ANSWER_SECONDS", "Inquiry"]

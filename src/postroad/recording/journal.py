@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
 from postroad.recording.disk import DiskThread, hanging, is_done
-from postroad.tracking.journaled import turn_entry
+from postroad.tracking.journaled_recorder import turn_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

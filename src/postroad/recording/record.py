@@ -23,7 +23,7 @@ from postroad.recording.shipment import Shipment
 from postroad.recording.trail_answers import trail_root
 from postroad.recording.writer import RecordWriter
 from postroad.tracking import Answer, Gap, TrackingError, merged
-from postroad.tracking.journaled import Journaled
+from postroad.tracking.journaled_recorder import Journaled
 from postroad.trail import (
     DAY_MS,
     DEFAULT_GRACE_MS,

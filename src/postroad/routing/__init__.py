@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from postroad.routing.cluster import Cluster
 from postroad.routing.contract import Delta, InterestChange, Parcel, Reaction, Routed, Strategy
-from postroad.routing.drp import Drp
-from postroad.routing.errors import RoutingError
-from postroad.routing.flood import Flood
-from postroad.routing.frames import (
+from postroad.routing.control_frames import (
     Attach,
     Detach,
     Digest,
@@ -20,11 +17,14 @@ from postroad.routing.frames import (
     decode_frame,
     encode_frame,
 )
-from postroad.routing.linkstate import LinkState
+from postroad.routing.destinations import Destinations
+from postroad.routing.drp import Drp
+from postroad.routing.errors import RoutingError
+from postroad.routing.flood import Flood
+from postroad.routing.link_state import LinkState
 from postroad.routing.partition import partition
-from postroad.routing.sets import Destinations
+from postroad.routing.seen_ids import SeenIds
 from postroad.routing.tree import Tree
-from postroad.routing.window import SeenIds
 
 __all__ = [
     "Attach",

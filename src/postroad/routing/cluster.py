@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.routing.contract import NOTHING, Reaction
-from postroad.routing.frames import Attach, Detach, StepDown
+from postroad.routing.control_frames import Attach, Detach, StepDown
 from postroad.routing.hierarchy import Hierarchical
 from postroad.routing.topics import LOCAL
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.routing.contract import Matcher
-    from postroad.routing.sets import Integers
+    from postroad.routing.destinations import Integers
     from postroad.topology import Station
 
 __all__ = ["Cluster"]

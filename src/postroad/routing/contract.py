@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from postroad.messages import Batch
-    from postroad.routing.frames import Frame
-    from postroad.routing.linkstate import LinkState
-    from postroad.routing.sets import Destinations, Integers
+    from postroad.routing.control_frames import Frame
+    from postroad.routing.destinations import Destinations, Integers
+    from postroad.routing.link_state import LinkState
 
 __all__ = ["NOTHING", "Delta", "InterestChange", "Matcher", "Parcel", "Reaction", "Routed", "Strategy"]
 

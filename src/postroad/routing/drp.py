@@ -23,6 +23,8 @@ import numpy as np
 from postroad.messages.columns import BROADCAST, FLAGS
 from postroad.messages.id_columns import TIME_SHIFT
 from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
+from postroad.routing.control_frames import Digest, Interest, InterestDelta, LinkRecord
+from postroad.routing.destinations import Destinations, bits_of, fitted
 from postroad.routing.envelopes import (
     all_may_go_on,
     any_broadcast,
@@ -33,19 +35,17 @@ from postroad.routing.envelopes import (
     with_broadcast,
 )
 from postroad.routing.errors import RoutingError
-from postroad.routing.frames import Digest, Interest, InterestDelta, LinkRecord
-from postroad.routing.linkstate import DEFAULT_LIFETIME_MS, DEFAULT_REFRESH_MS, LinkState
+from postroad.routing.link_state import DEFAULT_LIFETIME_MS, DEFAULT_REFRESH_MS, LinkState
 from postroad.routing.partition import OUT, counted, leads_beyond, part, partition, rows_for
-from postroad.routing.sets import Destinations, bits_of, fitted
-from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds, all_fresh
+from postroad.routing.seen_ids import DEFAULT_WINDOW, FIXED_SECRET, SeenIds, all_fresh
 from postroad.topology import bit_words
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.routing.contract import InterestChange
-    from postroad.routing.frames import Frame
-    from postroad.routing.records import Seals
-    from postroad.routing.sets import Flags, Integers, Words
+    from postroad.routing.control_frames import Frame
+    from postroad.routing.destinations import Flags, Integers, Words
+    from postroad.routing.link_state_records import Seals
     from postroad.topology import Routes
 
     # Parcels, and whether a destination is out of reach.

@@ -13,7 +13,7 @@ from postroad.messages.columns import BROADCAST, FLAGS, HOP_LIMIT, MAYBE_DUPLICA
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from postroad.routing.sets import Flags
+    from postroad.routing.destinations import Flags
 
 __all__ = [
     "all_may_go_on",

@@ -15,15 +15,15 @@ import numpy as np
 
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
 from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
+from postroad.routing.destinations import Destinations
 from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows, with_broadcast
-from postroad.routing.sets import Destinations
-from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
+from postroad.routing.seen_ids import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.routing.contract import InterestChange
-    from postroad.routing.frames import Frame
-    from postroad.routing.sets import Flags, Integers
+    from postroad.routing.control_frames import Frame
+    from postroad.routing.destinations import Flags, Integers
 
 __all__ = ["Flood"]
 

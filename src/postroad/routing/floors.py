@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from postroad.routing.sets import Flags, Words
+    from postroad.routing.destinations import Flags, Words
 
 __all__ = ["MAX_PUBLISHERS", "Floors"]
 

@@ -27,21 +27,21 @@ import numpy as np
 
 from postroad.errors import LimitError
 from postroad.routing.contract import NOTHING, Parcel, Reaction, Routed
+from postroad.routing.control_frames import Attach, Detach, StepDown, Topics
+from postroad.routing.destinations import Destinations
 from postroad.routing.envelopes import arrived, entering, may_go_on, returned_rows
 from postroad.routing.errors import RoutingError
-from postroad.routing.frames import Attach, Detach, StepDown, Topics
-from postroad.routing.records import MAX_AHEAD_MS
-from postroad.routing.sets import Destinations
+from postroad.routing.link_state_records import MAX_AHEAD_MS
+from postroad.routing.seen_ids import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
 from postroad.routing.topics import LOCAL, MAX_PATTERNS, TopicTable
-from postroad.routing.window import DEFAULT_WINDOW, FIXED_SECRET, SeenIds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from postroad.messages import Batch
     from postroad.routing.contract import InterestChange, Matcher
-    from postroad.routing.frames import Frame
-    from postroad.routing.sets import Flags, Integers
+    from postroad.routing.control_frames import Frame
+    from postroad.routing.destinations import Flags, Integers
     from postroad.topology import Station
 
 __all__ = ["DEFAULT_GRACE_MS", "DEFAULT_PATIENCE_MS", "Hierarchical"]

@@ -13,8 +13,8 @@ import numpy as np
 
 from postroad.kernels import kernel
 from postroad.messages.columns import SOURCE
+from postroad.routing.destinations import Destinations
 from postroad.routing.errors import RoutingError
-from postroad.routing.sets import Destinations
 from postroad.topology import LARGEST_BROKER
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes, Envelopes, Ids
-    from postroad.routing.sets import Flags
+    from postroad.routing.destinations import Flags
 
 __all__ = ["Believed", "Origins"]
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from postroad.kernels import device, kernel
 from postroad.messages.columns import BROADCAST, FLAGS
-from postroad.routing.sets import Destinations, fitted
+from postroad.routing.destinations import Destinations, fitted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from postroad.routing.sets import Flags, Integers, Words
+    from postroad.routing.destinations import Flags, Integers, Words
 
 __all__ = ["OUT", "counted", "leads_beyond", "part", "partition", "rows_for"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes, Spans
     from postroad.routing.contract import Matcher
-    from postroad.routing.sets import Flags, Integers
+    from postroad.routing.destinations import Flags, Integers
 
 __all__ = ["EVERYTHING", "LOCAL", "MAX_PATTERNS", "MAX_WILDCARDS", "TopicTable", "Wanted"]
 

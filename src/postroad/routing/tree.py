@@ -13,7 +13,7 @@ from postroad.routing.topics import LOCAL
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
-    from postroad.routing.sets import Integers
+    from postroad.routing.destinations import Integers
 
 __all__ = ["Tree"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.selectors.limits import MAX_NESTING
-from postroad.selectors.normal import disjunction
+from postroad.selectors.normal_form import disjunction
 from postroad.selectors.parser import parse_condition
 from postroad.selectors.tree import names
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from postroad.messages import Value
-    from postroad.selectors.normal import Conjunction
+    from postroad.selectors.normal_form import Conjunction
     from postroad.selectors.tree import Node
 
 __all__ = ["Selector"]

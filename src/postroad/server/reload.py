@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from postroad.config import BrokerConfig
     from postroad.server.admin import Admin
-    from postroad.server.gate import Gate
+    from postroad.server.login_gate import Gate
     from postroad.server.service import Service
     from postroad.sessions import Audit
 

@@ -44,11 +44,11 @@ from postroad.server.counts import ServerStatistics, server_counts
 from postroad.server.directories import claim_directories
 from postroad.server.durable_admin import DurableAdmin
 from postroad.server.extras import check_extras
-from postroad.server.gate import Gate
 from postroad.server.link_listener import BACKLOG as LINK_BACKLOG
 from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
 from postroad.server.listeners import CLIENT_LISTENERS
+from postroad.server.login_gate import Gate
 from postroad.server.observation import Observation
 from postroad.server.outgoing_admin import OutgoingAdmin
 from postroad.server.publisher_secret import publisher_secret

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from postroad.sessions.audit import Audit
+from postroad.sessions.client_memory import Holding, Holdings, who_goes
 from postroad.sessions.contract import ClientSession, LoginVerdict, Terms, Transport, WebSocketProfile
 from postroad.sessions.dispatch import Dispatcher, steady_clock, wall_clock
 from postroad.sessions.entrance import Entrance, address_of
-from postroad.sessions.holdings import Holding, Holdings, who_goes
 
 __all__ = [
     "Audit",

@@ -8,13 +8,13 @@ from postroad.broker.interests import Interests
 from postroad.errors import PostroadError
 from postroad.matching import SubscriptionIndex
 from postroad.routing import Delta, Digest, Interest, InterestDelta, LinkRecord
-from postroad.routing.records import RecordVerdict
+from postroad.routing.link_state_records import RecordVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from postroad.broker import Outbox
-    from postroad.routing.records import Record
+    from postroad.routing.link_state_records import Record
     from postroad.simulation.host import Host
 
 __all__ = ["exact_interests", "learn", "said_of_itself"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.messages import Batch
-from postroad.routing.sets import Destinations
+from postroad.routing.destinations import Destinations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from postroad.broker import Broker, Outbox, Relay, Session, Subscription
     from postroad.messages import Batch
-    from postroad.routing.sets import Integers
+    from postroad.routing.destinations import Integers
     from postroad.simulation.arrivals import ArrivedFrame
     from postroad.simulation.events import Timeline
     from postroad.simulation.transport import SimulatedTransport

@@ -5,14 +5,14 @@ from __future__ import annotations
 from postroad.store.cursors import MAX_TRIES, NO_CEILING, Cursor, Taken
 from postroad.store.disk import Disk, DiskCommit, Read, carry_out
 from postroad.store.errors import DamageError, StoreError, StoreFullError, StoreReadError, StoreWriteError
-from postroad.store.files import FileDisk
-from postroad.store.history import HistoryRows, next_rows
+from postroad.store.file_disk import FileDisk
 from postroad.store.log import Log
 from postroad.store.payloads import rows_of_payload, rows_payload, stored_bytes
-from postroad.store.places import NO_RUNS, ROW_BITS, RowSet, Runs, first_places, intersect, runs_of, subtract
 from postroad.store.recovery import Recovered, RecoveredCursor, recover
+from postroad.store.retained_rows import HistoryRows, next_rows
+from postroad.store.row_sets import NO_RUNS, ROW_BITS, RowSet, Runs, first_places, intersect, runs_of, subtract
 from postroad.store.settings import RetainedTopic, StoreSettings
-from postroad.store.simulated import PowerFailure, SimulatedDisk
+from postroad.store.simulated_disk import PowerFailure, SimulatedDisk
 from postroad.store.statistics import StoreStatistics
 
 __all__ = [

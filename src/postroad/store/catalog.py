@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.store.places import ROW_BITS
+from postroad.store.row_sets import ROW_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from postroad.store.places import Runs
+    from postroad.store.row_sets import Runs
 
     Column = NDArray[np.int64]
 

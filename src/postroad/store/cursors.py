@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.store.payloads import CursorState, packed
-from postroad.store.places import NO_RUNS, ROW_BITS, RowSet, Runs, intersect, runs_of, subtract, unite
+from postroad.store.row_sets import NO_RUNS, ROW_BITS, RowSet, Runs, intersect, runs_of, subtract, unite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -36,9 +36,9 @@ from postroad.store.payloads import (
     settled_payload,
     tried_payload,
 )
-from postroad.store.places import ROW_BITS, RowSet, Runs, intersect, runs_of
 from postroad.store.record_reads import RecordReads
 from postroad.store.records import HEADER_BYTES, Kind, segment_name
+from postroad.store.row_sets import ROW_BITS, RowSet, Runs, intersect, runs_of
 from postroad.store.sparse_segments import SparseSegments
 from postroad.store.statistics import StoreStatistics
 from postroad.store.writer import LogWriter

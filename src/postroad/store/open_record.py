@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.store.payloads import EncodedRows, Match, batch_payload
-from postroad.store.places import MAX_RECORD_ROWS
+from postroad.store.row_sets import MAX_RECORD_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence

@@ -27,7 +27,7 @@ from postroad.errors import PostroadError
 from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
 from postroad.messages.scanner import PREFIX_BYTES
 from postroad.store.errors import DamageError
-from postroad.store.places import MAX_NUMBER, MAX_RECORD_ROWS, ROW_BITS, Runs, runs_of
+from postroad.store.row_sets import MAX_NUMBER, MAX_RECORD_ROWS, ROW_BITS, Runs, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,8 +10,8 @@ from postroad.store.catalog import UNPLACED
 from postroad.store.disk import Read
 from postroad.store.errors import DamageError
 from postroad.store.payloads import StoredRows
-from postroad.store.places import ROW_BITS, Runs, by_record, first_places
 from postroad.store.records import payload_of
+from postroad.store.row_sets import ROW_BITS, Runs, by_record, first_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.store.places import MAX_NUMBER
+from postroad.store.row_sets import MAX_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

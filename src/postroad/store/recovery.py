@@ -33,7 +33,8 @@ from postroad.store.payloads import (
     tried_in,
     unpacked,
 )
-from postroad.store.places import (
+from postroad.store.records import SEGMENT_HEADER_BYTES, Kind, Record, frames_in, is_unfinished, segment_name
+from postroad.store.row_sets import (
     MAX_NUMBER,
     MAX_RECORD_ROWS,
     NO_RUNS,
@@ -44,7 +45,6 @@ from postroad.store.places import (
     subtract,
     unite,
 )
-from postroad.store.records import SEGMENT_HEADER_BYTES, Kind, Record, frames_in, is_unfinished, segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.store.payloads import EncodedRows, Match, batch_payload, place_of
-from postroad.store.places import NO_RUNS, ROW_BITS, intersect, runs_of, unite
+from postroad.store.row_sets import NO_RUNS, ROW_BITS, intersect, runs_of, unite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

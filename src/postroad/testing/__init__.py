@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from postroad.testing.network_contract import BrokerNetwork, NotSettled
 from postroad.testing.networks import Clock, broker_network
-from postroad.testing.surface import BrokerNetwork, NotSettled
 
 __all__ = ["BrokerNetwork", "Clock", "NotSettled", "broker_network"]

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from postroad.errors import PostroadError
-from postroad.testing.real import RealNetwork
-from postroad.testing.virtual import VirtualNetwork
+from postroad.testing.real_network import RealNetwork
+from postroad.testing.virtual_network import VirtualNetwork
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from postroad.simulation import LinkQuality
-    from postroad.testing.surface import BrokerNetwork
+    from postroad.testing.network_contract import BrokerNetwork
     from postroad.topology import Plan
 
 __all__ = ["Clock", "broker_network"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from postroad.tracking.answers import Answer, AnswerError, NamedSubscription, decode_answer, encode_answer
-from postroad.tracking.bloom import BloomRecorder
+from postroad.tracking.bloom_recorder import BloomRecorder
 from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
-from postroad.tracking.exact import ExactRecorder
+from postroad.tracking.exact_recorder import ExactRecorder
 from postroad.tracking.filter_merge import merge_filters
 from postroad.tracking.filter_probe import FilterEvidence, covers, error_rate, evidence_of, probe, without_superseded
 from postroad.tracking.filter_shape import shape_of
@@ -15,10 +15,10 @@ from postroad.tracking.history import NUMBERED, HistoryName
 from postroad.tracking.journey_documents import Told, journey_document, told
 from postroad.tracking.journey_spans import TraceContext, journey_spans
 from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
-from postroad.tracking.log import LogRecorder
+from postroad.tracking.log_recorder import LogRecorder
 from postroad.tracking.presence import GOES_ON, Presence, Stays
 from postroad.tracking.reconstruction import Exploration, Journey, LostHop, OpenHop, PrunedHop, Reconstruction, Stop
-from postroad.tracking.sealed import SealedRecorder
+from postroad.tracking.sealed_recorder import SealedRecorder
 from postroad.tracking.segments import (
     ADDENDUM,
     BATCHES_PER_SAMPLE,

@@ -39,7 +39,7 @@ Method = TypeVar("Method", bound="Callable[..., None]")
 def event(number: int, negative: int = 0) -> Callable[[Method], Method]:
     """Mark a method of `Recorder` as an event.
 
-    `journaled.py` derives from the method's parameters how to write a call to the journal and how to replay it.
+    `journaled_recorder.py` derives from the method's parameters how a call is written to the journal and replayed.
 
     Args:
         number: names the event in journals, for ever.

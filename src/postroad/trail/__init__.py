@@ -4,7 +4,7 @@ from postroad.trail.backlog import Backlog, BacklogStatistics, Done
 from postroad.trail.batch_samples import batch_samples
 from postroad.trail.columns import DAY_MS, by_date, date_text, tabulate
 from postroad.trail.coverage import FOREVER, SET_BACK_MS, GapReason, Hole, Run, gaps_within
-from postroad.trail.durable import replace_file
+from postroad.trail.durable_files import replace_file
 from postroad.trail.errors import (
     TrailConflictError,
     TrailDamageError,
@@ -17,13 +17,13 @@ from postroad.trail.file_reader import Reads, TrailFile, VerifiedFile
 from postroad.trail.files import FileEntry, Group, describe_file, file_path, origins_of, write_file
 from postroad.trail.filter_rows import ask_filters, filter_segment, matching_filters
 from postroad.trail.journal import Journal, JournalStatistics, journal_folder, read_segments, replay
+from postroad.trail.journal_remainder import Remainder, remainders
 from postroad.trail.ledger import Ledger
 from postroad.trail.lock_owner import LockOwner, lock_path, read_owner, trail_owners
 from postroad.trail.manifest import manifest_brokers
 from postroad.trail.manifest_fit import MISFIT, pin_fitting
 from postroad.trail.packed_lists import NUMBER_BYTES, pack_lists, pack_words, unpack, unpack_lists, unpack_words
 from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
-from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.retention import DEFAULT_GRACE_MS, Expired, expire, sweep, sweep_leftovers
 from postroad.trail.schemas import SCHEMAS, STANDING_TABLES, TABLES, VERSION, Table, metadata, table_named
 from postroad.trail.snapshot import Pinned, pin

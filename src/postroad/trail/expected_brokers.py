@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from postroad.trail.durable import replace_file
+from postroad.trail.durable_files import replace_file
 from postroad.trail.errors import TrailDamageError
 
 if TYPE_CHECKING:

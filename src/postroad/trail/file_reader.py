@@ -19,7 +19,7 @@ from postroad.trail.files import footer_bytes, footer_checksum, row_group_spans
 from postroad.trail.locations import Spans, StoredPath
 from postroad.trail.paths import file_fault
 from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY, table_named
-from postroad.trail.shipped import place_of
+from postroad.trail.shipped_files import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

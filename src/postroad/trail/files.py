@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from postroad.trail.columns import DAY_MS, date_text
-from postroad.trail.durable import LARGE_BYTES, replace_file, replace_file_by
+from postroad.trail.durable_files import LARGE_BYTES, replace_file, replace_file_by
 from postroad.trail.errors import TrailDamageError, TrailWriteError
 from postroad.trail.packed_lists import unpack_words
 from postroad.trail.paths import refuse_links

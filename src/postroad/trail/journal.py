@@ -26,9 +26,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.tracking.journaled import segment_entry
+from postroad.tracking.journaled_recorder import segment_entry
 from postroad.trail.access import create
-from postroad.trail.durable import make_directory, sync_directory
+from postroad.trail.durable_files import make_directory, sync_directory
 from postroad.trail.errors import TrailWriteError
 from postroad.trail.paths import refuse_links
 

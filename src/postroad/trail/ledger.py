@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from postroad.trail.checkpoint_parts import WIDE, days_of, open_part, read_part, write_part
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER, SET_BACK_MS, GapReason, Hole, Run
-from postroad.trail.durable import create_once
+from postroad.trail.durable_files import create_once
 from postroad.trail.errors import TrailConflictError, TrailDamageError, TrailError, TrailWriteError
 from postroad.trail.file_reader import Reads
 from postroad.trail.manifest import (
@@ -31,7 +32,6 @@ from postroad.trail.manifest import (
     manifest_folder,
     numbers,
 )
-from postroad.trail.parts import WIDE, days_of, open_part, read_part, write_part
 from postroad.trail.paths import refuse_links
 from postroad.trail.snapshot import DAMAGED_MANIFEST, Pinned, pin
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.trail.chain import is_as_written
 from postroad.trail.coverage import FOREVER, Hole
 from postroad.trail.errors import TrailError
 from postroad.trail.file_reader import Reads
 from postroad.trail.locations import relative
+from postroad.trail.manifest_chain import is_as_written
 from postroad.trail.schemas import MESSAGE_TABLES
-from postroad.trail.shipped import shipped_to
+from postroad.trail.shipped_files import shipped_to
 from postroad.trail.snapshot import pin
 
 if TYPE_CHECKING:

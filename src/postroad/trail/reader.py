@@ -25,7 +25,7 @@ from postroad.tracking import (
     Told,
     told,
 )
-from postroad.tracking.surroundings import Surroundings
+from postroad.tracking.witnessed_links import WitnessedLinks
 from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER, GapReason, gaps_within, joined, run_of_file
@@ -37,10 +37,10 @@ from postroad.trail.files import origins_of
 from postroad.trail.filter_rows import ask_filters, matching_filters
 from postroad.trail.id_rows import group_times, id_rows
 from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
+from postroad.trail.journal_remainder import Remainder, remainders
 from postroad.trail.locations import Location, location, store_away
 from postroad.trail.manifest import manifest_brokers
 from postroad.trail.manifest_fit import pin_fitting
-from postroad.trail.remainder import Remainder, remainders
 from postroad.trail.schemas import table_named
 from postroad.trail.standing_rows import STANDING, standing_holes
 
@@ -323,7 +323,7 @@ class Trail:
         """
         here = self.brokers()
         since, until = identity.time - skew, identity.time + tolerance + skew
-        around = Surroundings(here, lambda broker: self.neighbours(broker, since, until))
+        around = WitnessedLinks(here, lambda broker: self.neighbours(broker, since, until))
         question = Reconstruction(identity, exploration, around)
         answers = []
         while wanted := question.to_ask():

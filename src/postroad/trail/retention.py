@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER
-from postroad.trail.durable import TEMPORARY
+from postroad.trail.durable_files import TEMPORARY
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.ledger import Ledger
 from postroad.trail.manifest import Checkpoint, change_name, checkpoint_name, decoded, numbers

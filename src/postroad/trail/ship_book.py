@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from postroad.trail.access import append_to
-from postroad.trail.durable import make_directory, replace_file
+from postroad.trail.durable_files import make_directory, replace_file
 from postroad.trail.errors import TrailWriteError
 from postroad.trail.paths import refuse_links
-from postroad.trail.shipped import FOLDER
+from postroad.trail.shipped_files import FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
+from postroad.trail.checkpoint_parts import checkpoint_parts, entries_of
 from postroad.trail.columns import DAY_MS
-from postroad.trail.durable import replace_file
+from postroad.trail.durable_files import replace_file
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.expected_brokers import noted_brokers, noted_name
 from postroad.trail.file_reader import Reads
 from postroad.trail.ledger import Ledger
 from postroad.trail.locations import PORTION_BYTES, StoredPath, put_file, remove_file, size_of, store_away
 from postroad.trail.manifest import Change, Checkpoint, change_name, checkpoint_name, decoded, manifest_folder, numbers
-from postroad.trail.parts import checkpoint_parts, entries_of
 from postroad.trail.paths import delete_below, refuse_links
 from postroad.trail.retention import DEFAULT_GRACE_MS
 from postroad.trail.ship_book import PutFile, ShipBook
-from postroad.trail.shipped import ShippedTo, note_name, shipped_to
+from postroad.trail.shipped_files import ShippedTo, note_name, shipped_to
 from postroad.trail.snapshot import pin
 from postroad.trail.unnamed_files import stored_manifests, unnamed_files
 

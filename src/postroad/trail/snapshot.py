@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.trail.chain import Chain
+from postroad.trail.checkpoint_parts import WIDE, open_part, origins_in, read_part
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import FOREVER, Hole, Run, joined
 from postroad.trail.errors import TrailDamageError, TrailVersionError
@@ -16,7 +16,7 @@ from postroad.trail.file_reader import Reads, VerifiedFile
 from postroad.trail.files import FileEntry, origins_of
 from postroad.trail.locations import relative
 from postroad.trail.manifest import Change, Checkpoint, Part, manifest_folder, numbers
-from postroad.trail.parts import WIDE, open_part, origins_in, read_part
+from postroad.trail.manifest_chain import Chain
 from postroad.trail.paths import refuse_links
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from postroad.trail.checkpoint_parts import WIDE
 from postroad.trail.columns import date_text
 from postroad.trail.file_reader import Reads
 from postroad.trail.locations import relative
 from postroad.trail.manifest import change_name, checkpoint_name, manifest_folder, numbers
-from postroad.trail.parts import WIDE
 from postroad.trail.paths import file_fault
 from postroad.trail.schemas import TABLES
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroad.lab.errors import LabError
-from postroad.lab.experiments.beyond import CrossoverExperiment, FailureExperiment, ThousandExperiment
+from postroad.lab.experiments.beyond_papers import CrossoverExperiment, FailureExperiment, ThousandExperiment
 from postroad.lab.experiments.content import (
     ComparativeExperiment,
     ConstantRateExperiment,

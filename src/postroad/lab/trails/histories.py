@@ -10,7 +10,7 @@ from postroad.filters import TABLE_2, BloomFilter, derived_keys, hash_ids, mix64
 from postroad.messages.id_columns import id_words
 from postroad.tracking import FilterSegment, HistoryKind, HistorySettings
 from postroad.tracking.history import History, HistoryName
-from postroad.tracking.seal import seal_history
+from postroad.tracking.history_seal import seal_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

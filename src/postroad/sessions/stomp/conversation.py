@@ -16,12 +16,12 @@ from postroad.protocols.stomp import Version
 from postroad.protocols.stomp.id_headers import AGAIN_HEADER
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
-from postroad.sessions.stomp.answers import answers_together
 from postroad.sessions.stomp.connected_client import ConnectedClient
 from postroad.sessions.stomp.doubts import doubts_of
 from postroad.sessions.stomp.durable import CLIENT_ID_HEADER
 from postroad.sessions.stomp.heart_beats import HeartBeats
 from postroad.sessions.stomp.ids import assigned_ids
+from postroad.sessions.stomp.joined_acknowledgements import answers_together
 from postroad.sessions.stomp.publications import StompPublications
 from postroad.sessions.stomp.receipts import Receipts
 from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer

@@ -1,4 +1,4 @@
-"""Headers for clients that give their own ids (`protocols.stomp.identifying`)."""
+"""Headers for clients that give their own ids (`protocols.stomp.id_headers`)."""
 
 from __future__ import annotations
 

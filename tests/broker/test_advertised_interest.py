@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from postroad.broker.advertised_interest import AdvertisedInterest, scheme_of
 from postroad.broker.interests import Interests
-from postroad.broker.wants import Wants, scheme_of
 from postroad.matching import SubscriptionIndex
 from postroad.matching.encoding import EncodingError, Scheme
 from postroad.messages import Batch, Draft
@@ -30,7 +30,7 @@ def test_changes_tell_the_same_as_the_whole(
     form: str, pool: list[tuple[str, str]], drafts: list[Draft], data: st.DataObject
 ) -> None:
     scheme, batch = SCHEMES[form], Batch.build(drafts)
-    wants = Wants(scheme)
+    wants = AdvertisedInterest(scheme)
     there: list[tuple[int, tuple[str, str]]] = []
     by_changes, local = Interests(SubscriptionIndex(), scheme), SubscriptionIndex()
     by_changes.replace(70, b"")
@@ -62,7 +62,7 @@ def test_changes_tell_the_same_as_the_whole(
 
 
 def test_one_more_subscription_is_told_in_bytes_for_one() -> None:
-    wants = Wants()
+    wants = AdvertisedInterest()
     for number in range(10_000):
         wants.add("quotes", Selector.parse(f"stock = 'S{number}' AND price > {number % 90}"))
     first = wants.take()
@@ -79,7 +79,7 @@ def test_one_more_subscription_is_told_in_bytes_for_one() -> None:
 
 @pytest.mark.parametrize("form", SCHEMES)
 def test_a_broker_that_is_gone_wants_nothing(form: str) -> None:
-    wants, interests = Wants(SCHEMES[form]), Interests(SubscriptionIndex(), SCHEMES[form])
+    wants, interests = AdvertisedInterest(SCHEMES[form]), Interests(SubscriptionIndex(), SCHEMES[form])
     wants.add("a", None)
     interests.replace(3, wants.whole())
     batch = Batch.build([Draft("a"), Draft("b")])
@@ -99,7 +99,7 @@ def test_settings_choose_the_form() -> None:
 
 def test_an_advertisement_of_another_scheme_is_refused_and_changes_nothing() -> None:
     interests = Interests(SubscriptionIndex(), Scheme.sharp())
-    wants, other = Wants(Scheme.sharp()), Wants(Scheme.paper())
+    wants, other = AdvertisedInterest(Scheme.sharp()), AdvertisedInterest(Scheme.paper())
     wants.add("a", None)
     other.add("a", None)
     interests.replace(3, wants.whole())
@@ -110,7 +110,10 @@ def test_an_advertisement_of_another_scheme_is_refused_and_changes_nothing() -> 
 
 @pytest.mark.parametrize("form", SCHEMES)
 def test_who_wants_more_than_can_be_said_gets_everything_until_it_is_less_again(form: str) -> None:
-    wants, interests = Wants(SCHEMES[form], most_bytes=2_000), Interests(SubscriptionIndex(), SCHEMES[form])
+    wants, interests = (
+        AdvertisedInterest(SCHEMES[form], most_bytes=2_000),
+        Interests(SubscriptionIndex(), SCHEMES[form]),
+    )
     batch = Batch.build([Draft("a", {"stock": "S3"}), Draft("elsewhere")])
 
     def selected() -> list[bool]:

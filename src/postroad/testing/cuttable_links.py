@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from postroad.protocols.link.frames import HEADER, HEADER_BYTES, KINDS
-from postroad.testing.surface import LinkTraffic
+from postroad.testing.network_contract import LinkTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from postroad.messages import Batch
 from postroad.tracking import ExactRecorder, Recorder
-from postroad.tracking import journaled as journaling
-from postroad.tracking.journaled import Journaled, JournalEntryError, retell, told_at
+from postroad.tracking import journaled_recorder as journaling
+from postroad.tracking.journaled_recorder import Journaled, JournalEntryError, retell, told_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable

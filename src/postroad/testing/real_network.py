@@ -14,8 +14,8 @@ from postroad.config import broker_config
 from postroad.errors import PostroadError
 from postroad.messages import Draft
 from postroad.server import Service
-from postroad.testing.surface import NotSettled
-from postroad.testing.wires import Wiring
+from postroad.testing.cuttable_links import Wiring
+from postroad.testing.network_contract import NotSettled
 from postroad.topology import HIERARCHICAL
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from postroad.client import Client, Subscription
     from postroad.config import BrokerConfig
     from postroad.messages import MessageId, Value
-    from postroad.testing.surface import LinkTraffic
+    from postroad.testing.network_contract import LinkTraffic
     from postroad.topology import Plan
 
 __all__ = ["RealNetwork"]

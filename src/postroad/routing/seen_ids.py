@@ -35,7 +35,7 @@ from postroad.routing.floors import HIGHEST, MAX_PUBLISHERS, Floors
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from postroad.routing.sets import Flags, Integers, Words
+    from postroad.routing.destinations import Flags, Integers, Words
 
     Slots = NDArray[np.int32]
     Halves = NDArray[np.uint64]

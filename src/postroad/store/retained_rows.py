@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.store.places import ROW_BITS, Runs
+from postroad.store.row_sets import ROW_BITS, Runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

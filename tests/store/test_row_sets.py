@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroad.store.places import RowSet, Runs, intersect, runs_of, subtract, unite
+from postroad.store.row_sets import RowSet, Runs, intersect, runs_of, subtract, unite
 
 numbers = st.sets(st.integers(0, 60)).map(sorted)
 

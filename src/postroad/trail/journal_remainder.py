@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from postroad.tracking.journaled import JournalEntryError, retell, segment_begun, told_at, turn_end
+from postroad.tracking.journaled_recorder import JournalEntryError, retell, segment_begun, told_at, turn_end
 from postroad.trail.coverage import SET_BACK_MS, Hole, Run
 
 if TYPE_CHECKING:

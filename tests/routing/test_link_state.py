@@ -59,7 +59,7 @@ class Joining(RuleBasedStateMachine):
         super().__init__()
         # Few, so that wholes and changes take turns.
         self.patched = pytest.MonkeyPatch()
-        self.patched.setattr("postroad.routing.records.MAX_CHANGES", 3)
+        self.patched.setattr("postroad.routing.link_state_records.MAX_CHANGES", 3)
         self.network = drp(Graph(range(1, 6), {}), 5)
         self.network.graph = ALL_LINKS
         self.clock_error = 0
@@ -328,8 +328,8 @@ def test_who_lacks_changes_gets_just_those_and_who_lacks_the_whole_gets_it_with_
 @given(st.lists(st.tuples(st.binary(max_size=30), st.binary(max_size=30)), max_size=40), st.integers(1, 8))
 def test_changes_kept_beside_the_whole_are_bounded(changes: list[tuple[bytes, bytes]], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("postroad.routing.records.MAX_CHANGES", most)
-        patch.setattr("postroad.routing.records.MIN_CHANGES_BYTES", 100)
+        patch.setattr("postroad.routing.link_state_records.MAX_CHANGES", most)
+        patch.setattr("postroad.routing.link_state_records.MIN_CHANGES_BYTES", 100)
         state = LinkState(1, 0)
         state.neighbour_up(2, 1, 0)
         for count, change in enumerate(changes):

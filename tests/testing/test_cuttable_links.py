@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from postroad.messages import Batch, Draft
 from postroad.protocols.link import encode_data
 from postroad.protocols.link.frames import HEART_BEAT, Progress, encode_bye, encode_control, encode_progress
-from postroad.testing.surface import LinkTraffic
-from postroad.testing.wires import _Meter
+from postroad.testing.cuttable_links import _Meter
+from postroad.testing.network_contract import LinkTraffic
 
 
 def data_frame(rows: int) -> bytes:

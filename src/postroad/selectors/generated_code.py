@@ -18,7 +18,7 @@ from postroad.selectors.conjunctions import conjoined
 from postroad.selectors.constraints import Constraint, Operator, Range
 from postroad.selectors.like import like_matcher
 from postroad.selectors.logic import arithmetic, compare, negative, positive
-from postroad.selectors.positive import Positive, Some, positive_form
+from postroad.selectors.positive_form import Positive, Some, positive_form
 from postroad.selectors.tree import Arithmetic, Comparison, Literal, Name, Node, Sign, names
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.routing import RoutingError, SeenIds, floors
-from postroad.routing import window as module
-from postroad.routing.window import REMEMBER_MS
+from postroad.routing import seen_ids as module
+from postroad.routing.seen_ids import REMEMBER_MS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from postroad.trail.columns import DAY_MS, date_text
-from postroad.trail.durable import replace_file
+from postroad.trail.durable_files import replace_file
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.file_reader import Reads, VerifiedFile
 from postroad.trail.files import FileEntry, Group, footer_checksum, row_group_sums

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from postroad.client.received import ReceivedMessage
+    from postroad.client.received_message import ReceivedMessage
 
 __all__ = ["OVERSHOOT", "Intake", "Mailbox"]
 

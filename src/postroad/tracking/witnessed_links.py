@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-__all__ = ["Surroundings"]
+__all__ = ["WitnessedLinks"]
 
 
-class Surroundings(Mapping[int, frozenset[int]]):
+class WitnessedLinks(Mapping[int, frozenset[int]]):
     """Broker -> those who say that they had a link to it.
 
     All others are asked for their links when a broker is first looked up: most questions about messages need none.

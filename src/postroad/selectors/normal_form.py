@@ -14,12 +14,12 @@ from postroad.selectors.conjunctions import ordered
 from postroad.selectors.constraints import Conjunction, Constraint, Operator, Range
 from postroad.selectors.like import LikePattern
 from postroad.selectors.limits import MAX_CONJUNCTIONS, MAX_EXPANDED_CONSTRAINTS
-from postroad.selectors.positive import Every, Some, positive_form, width
+from postroad.selectors.positive_form import Every, Some, positive_form, width
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from postroad.selectors.positive import Positive
+    from postroad.selectors.positive_form import Positive
     from postroad.selectors.tree import Node
 
 __all__ = [

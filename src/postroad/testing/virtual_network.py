@@ -10,7 +10,7 @@ from postroad.client.send_frames import header_text
 from postroad.errors import PostroadError
 from postroad.messages import Draft
 from postroad.simulation import SimulatedNetwork
-from postroad.testing.surface import LinkTraffic, NotSettled
+from postroad.testing.network_contract import LinkTraffic, NotSettled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

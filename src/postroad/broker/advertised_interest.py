@@ -9,7 +9,7 @@ from postroad.errors import LimitError
 from postroad.matching.cover import CoveringSet
 from postroad.matching.encoding import EncodedPredicates, Scheme, conjunction_categories, encode_exact, to_bytes
 from postroad.routing import Delta
-from postroad.routing.frames import MAX_INTEREST_BYTES
+from postroad.routing.control_frames import MAX_INTEREST_BYTES
 from postroad.selectors import TopicPattern
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from postroad.matching.cover import Row
     from postroad.selectors import Selector
-    from postroad.selectors.normal import Conjunction
+    from postroad.selectors.normal_form import Conjunction
     from postroad.topology import Settings
 
-__all__ = ["Wants", "scheme_of"]
+__all__ = ["AdvertisedInterest", "scheme_of"]
 
 _EVERYTHING: tuple[Conjunction, ...] = ((),)
 _ALL: list[Row] = [(">", ())]
@@ -34,7 +34,7 @@ def scheme_of(settings: Settings) -> Scheme | None:
     return made(settings.vector_bits, settings.vector_hashes)
 
 
-class Wants:
+class AdvertisedInterest:
     """The interest of one broker, in the form in which it is advertised.
 
     Args:

@@ -11,7 +11,7 @@ from postroad.tracking.buffer import KeyBuffer, total
 from postroad.tracking.filter_probe import MAX_SET_NEIGHBOURS, FilterEvidence
 from postroad.tracking.histories import HistoryRecorder
 from postroad.tracking.history_kernels import TAKEN, take_keys
-from postroad.tracking.seal import seal_history
+from postroad.tracking.history_seal import seal_history
 from postroad.tracking.segments import HistoryKind
 
 if TYPE_CHECKING:

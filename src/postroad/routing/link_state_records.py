@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from postroad.routing.control_frames import Interest, InterestDelta, LinkRecord
 from postroad.routing.errors import RoutingError
-from postroad.routing.frames import Interest, InterestDelta, LinkRecord
 
 __all__ = [
     "MAX_AHEAD_MS",

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from postroad.selectors import Selector
 from postroad.selectors.limits import MAX_EXPANDED_CONSTRAINTS, MAX_TERMS
-from postroad.selectors.normal import MAX_CONJUNCTIONS, LikePattern, Operator, Range
+from postroad.selectors.normal_form import MAX_CONJUNCTIONS, LikePattern, Operator, Range
 from tests.selectors.expressions import Form, truth, write
 from tests.selectors.normal_forms import holds, satisfied
 from tests.selectors.strategies import attribute_maps, conditions
 
 if TYPE_CHECKING:
-    from postroad.selectors.normal import Conjunction
+    from postroad.selectors.normal_form import Conjunction
 
 
 @settings(max_examples=400)

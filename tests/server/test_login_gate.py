@@ -12,8 +12,8 @@ import pytest
 
 from postroad.config import ConfigError
 from postroad.security import delays, users_text
-from postroad.server import gate
-from postroad.server.gate import Gate
+from postroad.server import login_gate
+from postroad.server.login_gate import Gate
 from postroad.sessions import Audit, LoginVerdict
 from tests.server.http_client import get
 from tests.server.people import record, users_file
@@ -154,16 +154,16 @@ def test_checks_at_once_are_bounded_for_all_and_for_one_address(tmp_path: Path) 
         def answer(key: str) -> Callable[[LoginVerdict], None]:
             return lambda verdict: told.append(f"{key}: {verdict.refusal or 'in'}")
 
-        for number in range(gate.MOST_CHECKS_PER_ADDRESS + 1):
+        for number in range(login_gate.MOST_CHECKS_PER_ADDRESS + 1):
             door.check("ann", "a", "one address", answer(f"first {number}"))
-        assert told == [f"first {gate.MOST_CHECKS_PER_ADDRESS}: " + told[0].partition(": ")[2]]
+        assert told == [f"first {login_gate.MOST_CHECKS_PER_ADDRESS}: " + told[0].partition(": ")[2]]
         assert "as many logins as it can" in told[0]
-        for number in range(gate.MOST_CHECKS - gate.MOST_CHECKS_PER_ADDRESS):
+        for number in range(login_gate.MOST_CHECKS - login_gate.MOST_CHECKS_PER_ADDRESS):
             door.check("ann", "a", f"address {number}", answer("second"))
         assert len(told) == 1
         door.check("ann", "a", "yet another address", answer("third"))
         assert (len(told), audit.counts["login delayed"]) == (2, 2)
-        await until(lambda: len(told) == 2 + gate.MOST_CHECKS)
+        await until(lambda: len(told) == 2 + login_gate.MOST_CHECKS)
         assert all(each.endswith(": in") for each in told[2:])
         await door.stop()
 

@@ -15,7 +15,7 @@ from postroad.filters import count_ones
 from postroad.tracking.filter_probe import evidence_of
 from postroad.tracking.histories import HistoryRecorder
 from postroad.tracking.history_kernels import PIECE, take_bits
-from postroad.tracking.seal import Made, segment_of
+from postroad.tracking.history_seal import Made, segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

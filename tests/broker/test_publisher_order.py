@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from postroad.broker import Broker, Limits, PublisherNumbers, Relay, make_strategy
-from postroad.broker import order as module
+from postroad.broker import publisher_order as module
 from postroad.broker.consignments import Consignments
-from postroad.broker.order import PublisherOrder
+from postroad.broker.publisher_order import PublisherOrder
 from postroad.messages import Batch, Draft, MessageId
-from postroad.routing.sets import Destinations
+from postroad.routing.destinations import Destinations
 from postroad.tracking import ExactRecorder
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ import msgspec
 import numpy as np
 
 from postroad.routing.contract import NOTHING, Delta, Reaction
-from postroad.routing.errors import RoutingError
-from postroad.routing.frames import (
+from postroad.routing.control_frames import (
     MAX_INTEREST_BYTES,
     MAX_NEIGHBOURS,
     Digest,
@@ -43,13 +42,14 @@ from postroad.routing.frames import (
     LinkRecord,
     signed_bytes,
 )
-from postroad.routing.records import MAX_AHEAD_MS, HeldLinks, RecordVerdict, SaidInterest, aged, check_links
+from postroad.routing.errors import RoutingError
+from postroad.routing.link_state_records import MAX_AHEAD_MS, HeldLinks, RecordVerdict, SaidInterest, aged, check_links
 from postroad.topology import LARGEST_BROKER, routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from postroad.routing.records import AnyRecord, Record, Seals
+    from postroad.routing.link_state_records import AnyRecord, Record, Seals
     from postroad.topology import Routes
 
 __all__ = ["DEFAULT_LIFETIME_MS", "DEFAULT_REFRESH_MS", "MAX_NAMED_LINKS", "LinkState"]

@@ -11,10 +11,10 @@ import zlib
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from postroad.trail.checkpoint_parts import open_part
 from postroad.trail.errors import TrailDamageError
 from postroad.trail.file_reader import Reads, TrailFile
 from postroad.trail.manifest import Change, Checkpoint, Kind, change_name, checkpoint_name, decoded
-from postroad.trail.parts import open_part
 from postroad.trail.schemas import MESSAGE_TABLES
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from postroad.broker.queues import Load
 from postroad.sessions import Holding, Holdings, who_goes
-from postroad.sessions.holdings import FREED_PART, RECOUNT_PART
+from postroad.sessions.client_memory import FREED_PART, RECOUNT_PART
 
 some = st.lists(st.tuples(st.integers(0, 1_000), st.booleans()), max_size=20).map(
     lambda pairs: [Holding(key, size, is_stranger) for key, (size, is_stranger) in enumerate(pairs)]
