@@ -134,8 +134,8 @@ def test_types_and_reasons_are_those_of_the_document() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("MAX_LINK_FRAME_BYTES", "longer than {:,} bytes"),
-        ("MAX_HANDSHAKE_FRAME_BYTES", "none is longer than {:,}."),
+        ("MAX_LINK_FRAME_BYTES", "at most {:,} bytes"),
+        ("MAX_HANDSHAKE_FRAME_BYTES", "at most {:,} before the handshake"),
         ("MAX_ROWS_PER_FRAME", "rows r, u32 | 1 to {:,} |"),
         ("MAX_WORDS_PER_SET", "words per set w, u32 | 1 to {:,} |"),
         ("MAX_HEART_BEAT_MS", "ms, 1 to {:,} |"),
