@@ -3,8 +3,8 @@
 Bit i is bit i mod 64 of word i div 64. A filter never says no to a key it got; how often it says yes to another follows
 from the share of bits that are set.
 
-Positions are below m (`positions`), or cut to it by a mask; a filter that was read has as many words as its m needs,
-or is refused.
+Indices: positions are below m (`positions`), or cut to it by a mask. A filter that is read from bytes is refused unless
+it has exactly the words that its m needs.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def _is_cut(m: Int) -> Truth:
 
 @device
 def _set(words: Words, position: Int) -> None:
+    # A position is below m, and there are ceil(m / 64) words.
     words[position >> _SIX] |= _ONE << (position & _LOW)
 
 

@@ -12,8 +12,8 @@ The more keys, the more rows must be to spare. So a large filter consists of *pa
 one of few keys, and solved within the cache of a processor. Twice the coefficients would need half the spare rows, a
 fortieth less in all, for nearly twice the time (docs/decisions/0011-narrow-ribbons-in-parts.md).
 
-Rows that a key picks follow from its hash, the number of parts and their sizes, which are checked against the bytes
-of a filter when it is read.
+The rows that a key picks follow from its hash, the number of parts and their sizes. The sizes are compared with the
+number of bytes when a filter is read, so no key can pick a row outside of it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,11 @@ _SHIFT, _INSIDE = np.uint64(6), np.uint64(WIDTH - 1)
 
 @device
 def _holds(words: Words, at: Int, columns: Int, blocks: Int, short: Int, seed: Int, key: Int) -> Truth:
-    """Whether the equation of a key holds in a part whose words begin at a place."""
+    """Whether the equation of a key holds in a part whose words begin at a place.
+
+    The start is at most 64 (blocks - 1), so its block is one of the part. Its 64 rows reach into the next block unless
+    the start is the first row of a block; the last block can only be started at its first row, so a next one exists.
+    """
     start, low, own = equation(mix_word(key ^ mix_word(seed)), np.uint64((blocks - 1) * WIDTH + 1))
     block = np.int64(start >> _SHIFT)
     shift = start & _INSIDE
@@ -75,8 +79,9 @@ def _holds(words: Words, at: Int, columns: Int, blocks: Int, short: Int, seed: I
     if shift != _ZERO:
         two = low >> (_WORD - shift)
     wide = columns if block < short else columns + 1
+    # Blocks before this one have `columns + 1` words each, one less if they are short.
     at += block * (columns + 1) - min(block, short)
-    # With nothing to read in the next block, read this one again: there may be no next one.
+    # If there is nothing to read in the next block, read this one again: there may be no next one.
     after = at + wide if shift != _ZERO else at
     for column in range(wide):
         mixed = (one & words[at + column]) ^ (two & words[after + column])

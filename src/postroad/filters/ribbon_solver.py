@@ -6,6 +6,11 @@ rows that no equation needs are zero.
 
 All parts are solved in one call: the thread that makes filters shares the interpreter with the one that moves messages,
 and must not ask for it more often than it has to.
+
+Layout while a part is solved: `rows[r]` has 64 coefficients, and bit i of it stands for row r + i; it is zero, or its
+lowest bit is set. `prints[r]` has the fingerprint of that equation, one bit for each column. An equation starts at row
+64 (blocks - 1) at the latest, and no exclusive or sets a coefficient beyond row 64 blocks - 1: every set bit names a
+row of the part, so a step from one set bit to the next stays inside `rows` and `prints`.
 """
 
 from __future__ import annotations
@@ -93,7 +98,10 @@ def dealt_keys(keys: Keys, parts: int) -> tuple[Keys, Ints]:
 def _turn(
     words: Keys, after: Int, starts: Int, mask: Int, rows: Words, prints: Prints, at: Int, low: Int, own: Int
 ) -> tuple[Int, Int, Int, Int]:
-    """One step for an equation; the one of word `after` takes its place when it is done with. Tells the word after."""
+    """One step for an equation, which is at row `at`; when it is placed, the one of word `after` takes its turn.
+
+    Returns the number of the next word, then the state of the equation.
+    """
     row = rows[at]
     if row == _ZERO:
         rows[at] = low
@@ -139,6 +147,7 @@ def _eliminate(words: Keys, count: Int, starts: Int, mask: Int, rows: Words, pri
         at, low, own = equation(words[0], starts)
         other_at, other_low, other_own = equation(words[1], starts)
         own, other_own, after = own & mask, other_own & mask, _TWO
+        # Each of the two turns takes at most one further word.
         while after + _TWO <= count:
             after, at, low, own = _turn(words, after, starts, mask, rows, prints, at, low, own)
             if after == _CONTRADICTION:
@@ -196,6 +205,8 @@ def _substitute(
 
     For each column `state` keeps 64 bits of the solution, those above the current row, in a window that turns: the bit
     of a row is always at its place in the block. So nothing is shifted, and a finished block is ready to be stored.
+    A block has at most columns + 1 words, and there are at least as many lanes. The words of all blocks together are as
+    many as the caller has counted up to `end`.
     """
     for column in range(lanes):
         state[column] = _ZERO

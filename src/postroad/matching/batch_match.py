@@ -164,6 +164,7 @@ def take_entries(
         constraint = np.uint64(reading.pending[place])
         first = np.int64(store.constraints[constraint, BUCKET])
         count = np.int64(store.constraints[constraint, COUNT])
+        # An entry adds one result at most: with room for `count`, no write of this bucket leaves `slots`.
         if total + count > slots.size:
             return np.int64(-1), np.int64(0)
         candidates += count

@@ -1,7 +1,7 @@
 """The arrays of an index in three bundles, as kernels hand them on: what is resident, its ranges, and the current row.
 
 A bundle is a tuple with names; inside a kernel it costs nothing. From Python, each array of it costs a little on every
-call, so the hot call (`scanning.scan`) takes the arrays one by one and bundles them itself.
+call, so the hot call (`batch_match.scan`) takes the arrays one by one and bundles them itself.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
     Attributes:
         values: int64[n, 8]; the value of each attribute, stamped with the row it belongs to.
         numbers: float64[n]; the same as a number.
-        memory: int64[n]; returns of costly constraints, stamped likewise.
+        memory: int64[n]; the last result of each costly constraint: stamp << 1 | result.
         seen: int64[n]; slots reported, stamped likewise.
         stack, floats: the stack of programs.
         hashes: uint64[:]; the levels of the topic, hashed, and room for searches in texts (`search.py`).

@@ -24,6 +24,7 @@ from postroad.matching.columns import (
     IS_TEXT,
     IS_TRUE,
     KIND,
+    MAX_AFFIX,
     NUMBER_HIT,
     PREFIX,
     PREFIX_LENGTHS,
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.matching.bundles import Reading, Store
+
+# What one attribute can add to `pending` without its grams: a text, a number, an existence, a boolean, and an affix of
+# each length at either end.
+_MOST_OF_ATTRIBUTE = 4 + 2 * MAX_AFFIX
 
 _TAG = np.uint64(0xFFFFFFFF00000000)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -124,8 +129,8 @@ def collect_attribute(
     if it is text, by its prefixes, suffixes and grams of the lengths in the attribute's masks. -1 changes nothing that
     counts: the caller grows `pending` and collects the row again.
     """
-    # The fixed look-ups of this attribute and its affixes need at most this much room.
-    if count + 140 > reading.pending.size:
+    # Grams are as many as the text is long: `collect_grams` looks for room itself.
+    if count + _MOST_OF_ATTRIBUTE > reading.pending.size:
         return np.int64(-1)
     row = np.uint64(attribute)
     form = reading.values[row, FORM]

@@ -19,6 +19,8 @@ PREFIX, SUFFIX, SUBSTRING, LIKE, NOT_LIKE, TOPIC, TEST, GRAM = 13, 14, 15, 16, 1
 # it off.
 
 # --- constraints: int32[n, 16], one cache line a row -----------------------------------------------------------------
+# REFERENCES counts the conjunctions and lists that use the row. COUNT <= CAPACITY; both count entries of three words,
+# and without conjunctions both are 0 and BUCKET means nothing. NEXT_FREE links the rows that are free.
 KIND, ATTRIBUTE, FLAGS, REFERENCES = 0, 1, 2, 3
 TEXT, TEXT_SIZE = 4, 5  # payload bytes in `text`
 WORDS, WORD_COUNT = 6, 7  # payload in `words`: member constraints, or a program
@@ -30,6 +32,10 @@ CONSTRAINT_COLUMNS = 16
 LOW_OPEN, HIGH_OPEN, LOW_INTEGER, HIGH_INTEGER = 1, 2, 4, 8
 
 # --- conjunctions: int32[n, 5] ---------------------------------------------------------------------------------------
+# SLOT is the number of the subscription's first conjunction, which names the subscription in results. ACCESS is the
+# constraint that the conjunction is reached through, -1 for one that can never match; POSITION is the place of its
+# entry in that constraint's bucket, and moves with the entry. REST is what is left to test (`lists.py`). NEXT is the
+# next conjunction of the same subscription, or -1; of a free row it is the next free one.
 SLOT, ACCESS, POSITION, REST, NEXT = 0, 1, 2, 3, 4
 CONJUNCTION_COLUMNS = 5
 

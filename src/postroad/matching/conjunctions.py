@@ -100,7 +100,10 @@ def access_cost(store: Store, constraint: Int) -> Int:
 
 @device
 def push_entry(store: Store, constraint: Int, marked: Int, left: Int, guard: Int) -> Int:
-    """Append an entry to a constraint's bucket, for which there is room; returns its position."""
+    """Append an entry to a constraint's bucket, for which there is room; returns its position.
+
+    A full bucket moves to a block of twice the size, so entries of a bucket are always contiguous in `words`.
+    """
     row = store.constraints[constraint]
     count = row[COUNT]
     if count == row[CAPACITY]:
@@ -119,7 +122,7 @@ def push_entry(store: Store, constraint: Int, marked: Int, left: Int, guard: Int
 
 @device
 def pull_entry(store: Store, constraint: Int, position: Int) -> None:
-    """Take an entry out of a bucket; the last one moves into its place."""
+    """Take an entry out of a bucket; the last one moves into its place, and its conjunction learns the new position."""
     row = store.constraints[constraint]
     row[COUNT] -= 1
     last = row[BUCKET] + ENTRY_WORDS * row[COUNT]

@@ -144,6 +144,7 @@ def collect_grams(
         while left and at + size <= end:
             if left & np.uint64(1):
                 found = find_piece(secret, store, GRAM, attribute, source, at, size)
+                # In `memory`, 1 with the stamp of this row says that the gram is collected already.
                 if found >= 0 and reading.memory[found] != stamp << 1 | 1:
                     if count == reading.pending.size:
                         return -1

@@ -1,6 +1,6 @@
 """Programs: the conditions that no other constraint covers, run on a small stack inside the kernel.
 
-Arithmetic, comparisons of two attributes and disjunctions too wide to expand are compiled (by `compiling.py`) to a few
+Arithmetic, comparisons of two attributes and disjunctions too wide to expand are compiled (by `compiler.py`) to a few
 words each. A program begins with the number of attributes it reads and their numbers; the code follows. Truth is
 three-valued, as in the selector language.
 """

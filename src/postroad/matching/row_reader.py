@@ -4,7 +4,7 @@ Each value is put into its canonical form once: a number as integer or float bit
 where a resident equality asks for exactly this text or number, the number of that constraint. Tests of equality are
 then comparisons of two integers.
 
-Indices: rows were checked when they were decoded (`messages.checking`), so entries and lines end inside their spans,
+Indices: rows were checked when they were decoded (`messages.checks`), so entries and lines end inside their spans,
 which are 0 or more and at most the buffer's size; they are widened to 64 bits before anything is added. An
 attribute's number comes from the table of names and has a row in every array. `present` has room for each attribute
 once, and a stamp keeps a name that a message has twice from being noted twice. Unescaped text is never longer than

@@ -119,7 +119,10 @@ def table_delete(store: Store, constraint: Int) -> None:
 def find_text(
     store: Store, key: np.uint64, kind: Int, attribute: Int, buffer: NDArray[np.uint8], start: Int, size: Int
 ) -> Int:
-    """The resident constraint of this kind and attribute with exactly these bytes, or -1."""
+    """The resident constraint of this kind and attribute with exactly these bytes, or -1.
+
+    The tag in a table word only saves look-ups: what counts is the comparison with the row and its bytes.
+    """
     mask = np.uint64(store.table.size - 1)
     at = key & mask
     tag = key & _TAG

@@ -1,6 +1,6 @@
 """The hash of the index's own tables, keyed.
 
-It never leaves the process (what travels or is stored uses `filters.hashing`), so it may read eight bytes a step, and
+It never leaves the process (what travels or is stored uses `filters.hashes`), so it may read eight bytes a step, and
 each index can have a *secret* of its own: who does not know it cannot choose names or texts that share a place in a
 table. With fixed constants, 4,000 names that collide made each message cost milliseconds.
 

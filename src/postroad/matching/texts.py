@@ -40,6 +40,8 @@ def topic_matches(
     text: NDArray[np.uint8], at: Int, size: Int, source: NDArray[np.uint8], start: Int, end: Int
 ) -> Truth:
     """Whether the topic source[start:end] fits the pattern text[at:at+size]."""
+    # Both sides step over a level and the dot after it. The last level has no dot, so a topic that is used up leaves
+    # `here` one beyond its end; `here > end` is a topic with fewer levels than the pattern.
     pattern, stop, here = at, at + size, start
     while pattern < stop:
         if here > end:

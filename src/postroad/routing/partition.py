@@ -195,7 +195,12 @@ def _split(
     kept: Integers,
     ends: Integers,
 ) -> int:
-    """Fill `line_of` and `parts`, and for each link how many parts it has and where its rows end; returns the rows."""
+    """Fill `line_of` and `parts`, and for each link how many parts it has and where its rows end; returns the rows.
+
+    `line_of[place, one]` is the line of set `one` among the parts of link `place`, -1 if none of it goes there. Equal
+    parts share a line, so a link has at most as many parts as there are sets. `scratch` holds the hash table of parts,
+    a power of two that stays at most half full, and then a count of rows for each set.
+    """
     table = scratch[: len(scratch) - len(sets)]
     uses = scratch[len(scratch) - len(sets) :]
     uses[:] = 0

@@ -16,8 +16,8 @@ delivers it says so. It is remembered from then on.
 A row is remembered when it is first seen, marked or not: the copy that was sent again can overtake the one it repeats.
 To enter an id means to look for it, so unmarked rows are compared as well, for one more look.
 
-Entries of `slots` are -1 or the place of an id, below the size of `ids`, and slots are masked by the table's size;
-tables are at most half full, so that every search ends. Publishers with ids of their own, and neighbours, choose ids:
+Entries of `slots` are -1 or the place of a block, below the count of its table, and slots are masked by their number;
+at most half of them are taken, so every search ends. Publishers with ids of their own, and neighbours, choose ids:
 the hash is keyed by a *secret*, so that no client can choose many that collide. Results do not depend on it.
 """
 
@@ -91,7 +91,11 @@ class Admitted(NamedTuple):
 
 
 class _Table:
-    """Up to `size` blocks, found by hash."""
+    """Up to `size` blocks, found by hash.
+
+    Block i is `heads[i]` (the first half of its ids), `blocks[i]` (the second half without its last six bits) and
+    `bits[i]` (which of its 64 ids were seen). The first `count` are in use; `slots` finds them.
+    """
 
     __slots__ = ("begun", "bits", "blocks", "count", "heads", "slots")
 

@@ -218,7 +218,11 @@ def _same(buffer: Bytes, start: int, other: int, size: int) -> bool:
 
 @kernel(f"int64({BUFFER}, int32[:, ::1], int64[::1], int64[::1], int64[::1])", allocates=False)
 def _group(buffer: Bytes, spans: Spans, table: Integers, topics: Integers, firsts: Integers) -> int:
-    """Number the distinct topics in order of appearance; returns how many there are."""
+    """Number the distinct topics in order of appearance; returns how many there are.
+
+    Entries of `table` are -1 or the number of a topic, and `firsts` has the row of each. There are never more topics
+    than rows, and the table has more than twice as many places, so a search meets a free one.
+    """
     count = 0
     for row in range(len(spans)):
         start, end = span_at(spans, row, TOPIC)

@@ -4,8 +4,9 @@ Keys stand in chunks in the order they came; a *run* says how far the keys of on
 traffic: a history that gets a key a minute costs that key and its run. Chunks are shared with jobs on other threads:
 what is written once is never changed.
 
-Ends of runs are at most the size of a chunk, which fits their 24 bits; a slot below the base is negative here, and is
-compared with 0 before it is used. Nothing from outside is an index: keys are compared and copied.
+A run is one word, `slot of the history << 24 | end in the chunk`; it begins where the run before it ends. Ends are at
+most the size of a chunk, which fits 24 bits; a slot below the base is negative here, and is compared with 0 before it
+is used. Nothing from outside is an index: keys are compared and copied.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def _extract(
     cursors: NDArray[np.int64],
     out: Keys,
 ) -> None:
-    """Copy the runs of wanted histories: `places[slot - base]` is the index of a wanted one, or -1."""
+    """Copy the runs of wanted histories: `places[slot - base]` is the index of a wanted one, or -1.
+
+    `cursors` begins with where the keys of each history start in `out`, which has room for as many keys as each has.
+    """
     begin = np.int64(0)
     for run in runs:
         end = np.int64(run & np.uint64(_END_MASK))
@@ -72,7 +76,11 @@ def _extract(
 def _search(
     keys: Keys, runs: NDArray[np.uint64], table: Keys, known: Keys, found: Int, hits: NDArray[np.uint64]
 ) -> Int:
-    """Find keys of an open-addressing table (0 is empty; `known` says which places are filled) in a chunk."""
+    """Find keys of an open-addressing table in a chunk; returns how many rows of `hits` are filled.
+
+    `known` says which places of the table are filled, since a key may be 0. A quarter of them at most are, so every
+    search ends.
+    """
     mask = np.uint64(len(table) - 1)
     begin = np.int64(0)
     for run in runs:

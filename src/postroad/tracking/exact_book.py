@@ -76,7 +76,10 @@ def _is_run(ids: Words) -> Truth:
 
 @kernel("void(uint64[:, ::1], uint64[:, ::1], uint64[:, ::1])", allocates=False)
 def _expand(copied: Words, runs: Words, out: Words) -> None:
-    """All ids in the order they came: those of runs in their places, and copied ones in the places between."""
+    """All ids in the order they came: those of runs in their places, and copied ones in the places between.
+
+    Runs are in order and do not overlap. Copied ids and those of runs together are as many as `out` has rows.
+    """
     at = 0
     taken = 0
     for index in range(len(runs) + 1):

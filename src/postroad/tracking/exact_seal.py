@@ -59,7 +59,7 @@ def _fold(ids: Words, arrived_from: Ints, order: Ints, out: Ints, row_of: Ints) 
         ids: as they came.
         arrived_from: for each, or ADDENDUM.
         order: sorts the ids.
-        out: takes place and arrived_from of each row.
+        out: takes place and arrived_from of each row; has a row for each id, and each id adds at most one.
         row_of: takes the first row of each id, by place.
     """
     rows = np.int64(0)

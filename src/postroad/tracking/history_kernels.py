@@ -84,6 +84,7 @@ def _look(
         earliest, latest = min(earliest, flat[place + _ONE]), max(latest, flat[place + _ONE])
     begins, ends = np.int64(earliest >> _COUNTER_BITS), np.int64(latest >> _COUNTER_BITS)
     if others & _LOW_WORD != _ZERO:
+        # Some row has another origin, so this ends before the piece does.
         count = _ZERO
         while flat[2 * rows[first + count]] & _LOW_WORD == origin:
             count += _ONE
@@ -148,7 +149,10 @@ def take_keys(
     report: Longs,
     late: Longs,
 ) -> None:
-    """Put the keys of rows from `first` on into `keys`, while there is room and the origin stays the same."""
+    """Put the keys of rows from `first` on into `keys`, while there is room and the origin stays the same.
+
+    `end` leaves at most as many rows as `keys` has places; row i goes to place i - first.
+    """
     report[EARLIEST], report[LATEST], report[LATES] = _NO_TIMES_FROM, -1, 0
     # The compiler does not see that a row has two words: to flat words it can apply vectors.
     flat = ids.reshape(ids.size)

@@ -11,9 +11,9 @@ lapse:   FF FF FF FF, 00 00 00 00: entries that stood here were given up
 ```
 
 The end of a segment may be torn by a crash: whatever follows the last whole entry was never durable. What is forced to
-disk together ends with an entry that says so (`tracking.journaling.turn_entry`), between two turns of the event loop.
-A segment begins with the time of the last entry before it (`segment_entry`): where the trail does not reach so far and
-no segment before it does, one is missing.
+disk together ends with an entry that says so (`journaled_recorder.turn_entry`), between two turns of the event loop. A
+segment begins with the time of the last entry before it (`segment_entry`): where the trail does not reach so far and no
+segment before it does, one is missing.
 """
 
 from __future__ import annotations
