@@ -13,6 +13,9 @@ from postroad.store import RetainedTopic, StoreSettings, carry_out
 from tests.broker.replay_scene import ReplayScene, ids
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from postroad.broker import Subscription
 
 
@@ -212,10 +215,15 @@ def test_replay_reads_no_further_than_its_client_follows(monkeypatch: pytest.Mon
 def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> None:
     scene = ReplayScene()
     told: list[str] = []
+    retained: list[int] = []
 
     class Recorder:
         def __getattr__(self, name: str) -> object:
             return lambda *_: told.append(name)
+
+        def dropped(self, batch: Batch, rows: NDArray[np.int64], link: int, reason: str, now: int) -> None:
+            assert (link, reason) == (0, "retained")
+            retained.extend(rows.tolist())
 
     scene.core.recorder = scene.core._deliveries._recorder = Recorder()  # type: ignore[assignment]
     scene.publish(3, "a.x")
@@ -223,12 +231,15 @@ def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> N
     scene.note(scene.core.receive(expired, scene.writer, scene.now))
     scene.settle()
     assert set(told) <= {"accepted", "publishes"}
+    # Later subscribers may get these, which a reader of the record has to know.
+    assert retained == [0, 1, 2]
     statistics = scene.core.statistics()
     assert statistics.retained_messages_now == 3
     assert (statistics.matched_nobody, statistics.shed_expired) == (4, 0)
     scene.subscribe(None, "a.x")
     scene.publish(3, "a.x")
     assert scene.core.statistics().matched_nobody == 4
+    assert len(retained) == 3
 
 
 def test_durable_replay_that_its_limit_stopped_goes_on_after_a_restart() -> None:

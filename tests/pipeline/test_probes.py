@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from postroad.lab.trails import read_truth, write_trail
-from postroad.messages import MessageId
+from postroad.messages import Batch, Draft, MessageId
 from postroad.pipeline.tables import ID
-from postroad.trail import Trail
+from postroad.tracking import BloomRecorder, HistorySettings, SealedRecorder
+from postroad.trail import Trail, TrailWriter
 from tests.pipeline.filter_trails import SCALE, bulk, filters_in
 from tests.pipeline.trails import some_ids
+from tests.trail.samples import HOUR, NOON, passages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,3 +71,40 @@ def test_damaged_filters_make_a_no_uncertain(trail: Path) -> None:
     found = bulk(trail, ids, broken)
     assert {row["verdict"] for row in found.values()} == {"not recorded"}
     assert all(any("filters are damaged" in gap["reason"] for gap in row["gaps"]) for row in found.values())
+
+
+@pytest.mark.parametrize("relay_keys", ["each", "sets"])
+@pytest.mark.parametrize("kind", [SealedRecorder, BloomRecorder])
+def test_filters_are_asked_about_those_who_came_long_after_the_time_of_the_id(
+    tmp_path: Path, kind: type[SealedRecorder] | type[BloomRecorder], relay_keys: Literal["each", "sets"]
+) -> None:
+    late = NOON + HOUR
+    writer = TrailWriter(tmp_path, 1, NOON - HOUR)
+    recorder = kind(1, HistorySettings(relay_keys=relay_keys), NOON - HOUR)
+    batch = Batch.build([Draft("a", {}, (), b"", MessageId(7, 1, NOON, 0))])
+    every = np.arange(1)
+    recorder.accepted(batch, NOON)
+    write_all(recorder, writer, NOON + 60_000)
+    # A link and a subscription that were not there when the message entered.
+    recorder.linked(2, 1, late - 5)
+    recorder.subscribed(9, "ann", "a", "", late - 5)
+    recorder.relayed(batch, every, 2, late)
+    recorder.delivered(batch, every, 9, late)
+    write_all(recorder, writer, late + 60_000)
+    writer.close(late + 60_000)
+    far = TrailWriter(tmp_path, 2, NOON - HOUR)
+    far.write([passages([(1, NOON, 7, 0)], arrived_from=[1])], late)
+    far.close(late + 60_000)
+    journey = Trail(tmp_path).trace(MessageId(7, 1, NOON, 0)).journey
+    assert [stop.broker for stop in journey.stops] == [1, 2]
+    assert [(broker, hit.number) for broker, hit in journey.delivered] == [(1, 9)]
+    id = (1, NOON, 7, 0)
+    row = bulk(tmp_path, [id], filters_in(tmp_path))[id]
+    assert (row["verdict"], row["brokers"]) == (journey.verdict.value, [1, 2])
+    assert row["certainty"] == pytest.approx(journey.certainty, rel=1e-12)
+
+
+def write_all(recorder: SealedRecorder | BloomRecorder, writer: TrailWriter, now: int) -> None:
+    for job in recorder.due(now, force=True):
+        writer.write(job.make(), job.through)
+        recorder.release(job.number)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from postroad.config.tracking import TrackingConfig
+from postroad.messages import MessageId
 from postroad.store import RetainedTopic, StoreSettings
+from postroad.tracking import Verdict
+from postroad.trail import Trail
 from tests.server.durable_scene import bodies, connect, publish, said, take
 from tests.server.scene import Client, run, service, until
 
@@ -35,6 +39,32 @@ def test_subscriber_gets_what_was_published_before_a_restart_and_goes_on_without
             await publish(broker.port, 1_000, 1_001, topic="a.x")
             assert bodies(await take(reader, 2, acknowledge=False)) == [1_000, 1_001]
             await reader.close()
+
+    run(talk)
+
+
+@pytest.mark.parametrize("recorder", ["exact", "sealed"])
+def test_message_that_only_a_replay_delivered_is_not_said_to_match_nobody(
+    tmp_path: Path, recorder: Literal["exact", "sealed"]
+) -> None:
+    trail = tmp_path / "trail"
+    tracking = TrackingConfig(recorder=recorder, trail=str(trail))
+
+    def told(message: str) -> tuple[Verdict, bool]:
+        journey = Trail(trail).trace(MessageId.parse(message)).journey
+        return journey.verdict, journey.certainty > 0.9
+
+    async def talk() -> None:
+        async with service(tmp_path, store=SETTINGS, tracking=tracking) as broker:
+            await publish(broker.port, 1, topic="a.x")
+        async with service(tmp_path, store=SETTINGS, tracking=tracking) as broker:
+            reader = await Client.connect(broker.port)
+            reader.send("SUBSCRIBE", id="1", destination="/topic/a.x", **{"from": "first"})
+            message = (await take(reader, 1, acknowledge=False))[0].headers["message-id"]
+            # The delivery is in the memory of the broker alone.
+            assert told(message) == (Verdict.RECORDED_IN_PART, False)
+            await reader.close()
+        assert told(message) == (Verdict.DELIVERED, True)
 
     run(talk)
 

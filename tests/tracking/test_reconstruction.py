@@ -137,6 +137,36 @@ def test_a_message_that_waits_for_a_way_is_not_said_to_match_nobody() -> None:
     assert reconstructed(world, along(1)).verdict is Verdict.DROPPED
 
 
+def test_a_hop_is_open_if_the_message_waited_at_any_broker_before_and_the_receiver_may_have_got_it_later() -> None:
+    world = World(line(4), Random(1))
+    truth = along(1, 2, 3, 4, deliveries={(4, 40)})
+    world.lost = {(3, 4)}
+    # An hour after its id's time, broker 4 ended without writing its last records.
+    later = Gap(TIME + 3_600_000, TIME + 3_700_000, "the broker ended without writing its last records")
+    world.ends[4] = (later,)
+    assert reconstructed(world, truth).verdict is Verdict.LOST_AFTER_HOP
+    for waited in (1, 2, 3):
+        world.drops = {waited: (Drop(0, 0, Detour.HELD, TIME), Drop(0, 0, Detour.SENT_ON, TIME + 3_600_001))}
+        journey = reconstructed(world, truth)
+        assert journey.verdict is Verdict.RECORDED_IN_PART, waited
+        assert [(hop.broker, hop.neighbour) for hop in journey.open] == [(3, 4)]
+        assert [(broker, gap.since) for broker, gap in journey.gaps] == [(4, later.since)]
+
+
+def test_a_retained_message_is_not_said_to_match_nobody_while_a_replay_may_be_missing() -> None:
+    world = World(line(2), Random(1))
+    world.drops[1] = (Drop(0, 0, Detour.RETAINED, TIME),)
+    assert reconstructed(world, along(1)).verdict is Verdict.MATCHED_NOBODY
+    later = Gap(TIME + 3_600_000, TIME + 3_700_000, "the broker ended without writing its last records")
+    world.ends[1] = (later,)
+    journey = reconstructed(world, along(1))
+    assert (journey.verdict, journey.certainty) == (Verdict.RECORDED_IN_PART, 0.0)
+    assert [(broker, gap.since) for broker, gap in journey.gaps] == [(1, later.since)]
+    # Who has it already proves that it was delivered, whatever came later.
+    for truth in (along(1, deliveries={(1, 10)}), along(1, 2, deliveries={(2, 20)})):
+        assert reconstructed(world, truth).verdict is Verdict.DELIVERED
+
+
 def test_an_id_that_its_origin_never_saw_is_certainly_never_accepted() -> None:
     world = World(line(2), Random(1), doubt=1e-5)
     world.gaps = {}

@@ -41,6 +41,7 @@ class World:
         self.lost: set[tuple[int, int]] = set()
         self.drops: dict[int, tuple[Drop, ...]] = {}
         self.gaps: dict[int, tuple[Gap, ...]] = {}
+        self.ends: dict[int, tuple[Gap, ...]] = {}
         self.queued: set[tuple[int, int]] = set()
         self.acknowledged: set[tuple[int, int]] = set()
         self.retained_since = 0
@@ -99,6 +100,7 @@ class World:
             retained_since=self.retained_since,
             neighbours=neighbours,
             probes=1,
+            ends=self.ends.get(broker, ()),
         )
 
     def _hits(self, numbers: tuple[int, ...] | list[int], true: set[int]) -> tuple[Hit, ...]:

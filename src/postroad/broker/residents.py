@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from postroad.broker.budgets import estimated_bytes
 from postroad.broker.row_groups import Grouping, any_expires
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from postroad.broker.consignments import Consignment
@@ -106,6 +108,7 @@ class Residents:
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
         stored = deliveries.stored
         repeated = stored.repeats(batch) if source is None and stored is not None and len(stored.recent) else None
+        retained: list[NDArray[np.int64]] = []
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
@@ -115,10 +118,21 @@ class Residents:
                 rows = rows[~repeated[rows]]
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
+            if subscription.retains:
+                retained.append(rows)
             deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
         if stored is not None and stored.is_storing:
+            if retained:
+                self._note_retained(batch, np.unique(np.concatenate(retained)), offsets, slots, now)
             deliveries.flush_stored(batch, source, outbox, now, consignment)
             if outbox.stops:
                 assert self._core.durables is not None
                 self._core.durables.stop(outbox.stops, now)
                 outbox.stops = []
+
+    def _note_retained(
+        self, batch: Batch, rows: NDArray[np.int64], offsets: NDArray[np.int64], slots: NDArray[np.int32], now: int
+    ) -> None:
+        """Record retained rows that matched nobody: subscribers may still get them later."""
+        wanted = self._core.wanted(offsets, slots)
+        self._core.recorder.dropped(batch, rows[wanted[rows] == wanted[rows + 1]], 0, Detour.RETAINED, now)

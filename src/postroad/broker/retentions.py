@@ -3,7 +3,8 @@
 A retained topic is a durable cursor without a consumer. It is in the index like a subscription, so it keeps what a
 subscription to its pattern would have got, and the rows are in the log once for all.
 
-Rule 1: the record does not contain retention: a message that only retention wants matched no subscription.
+Rule 1: a message that only retention wants matched no subscription. The record says that it is retained (`Detour`), so
+    that readers know that somebody may get it later.
 Rule 2: retention gives way. When the store is nearly full, the oldest retained rows go before any publisher is refused.
 """
 

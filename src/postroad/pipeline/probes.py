@@ -180,9 +180,10 @@ def _asked(context: Context, broker: int, segments: Sequence[FilterSegment], que
             own[segment.kind].note(segment, made.rate, rows, np.zeros_like(rows), question.times[rows], found)
     had = np.unique(np.concatenate([answers.any() for answers in own.values()]))
     some = question.some(had)
+    asked = _key_times(context, segments, some.times)
     about = {
-        **dict.fromkeys(_ABOUT_NEIGHBOURS, _present(context.links[broker], context, some.times)),
-        **dict.fromkeys(_ABOUT_SUBSCRIPTIONS, _present(context.subscriptions[broker], context, some.times)),
+        **dict.fromkeys(_ABOUT_NEIGHBOURS, _present(context.links[broker], *asked)),
+        **dict.fromkeys(_ABOUT_SUBSCRIPTIONS, _present(context.subscriptions[broker], *asked)),
     }
     others: dict[int, _Answers] = {}
     for segment in segments:
@@ -216,11 +217,19 @@ def _ask_numbers(answers: _Answers, segment: FilterSegment, present: tuple[Ints,
     answers.note(segment, made.rate, row, column, some.times[row], found)
 
 
-def _present(stays: Stays, context: Context, times: Ints) -> tuple[Ints, Bits]:
-    """Return the numbers that were present at some time, and bool[id, number]: present around the time of that id."""
-    numbers = np.unique(stays.number)
-    there = np.zeros((len(times), len(numbers)), np.bool_)
+def _key_times(context: Context, segments: Sequence[FilterSegment], times: Ints) -> tuple[Ints, Ints]:
+    """Return when keys of each id may have come into filters, from and to: as `key_times`, for many ids."""
     since, until = times - context.skew, times + context.tolerance + context.skew
+    for segment in segments:
+        rows = covers(segment, times)
+        since[rows], until[rows] = np.minimum(since[rows], segment.opened), np.maximum(until[rows], segment.sealed)
+    return since, until
+
+
+def _present(stays: Stays, since: Ints, until: Ints) -> tuple[Ints, Bits]:
+    """Return the numbers that were present at some time, and bool[id, number]: present in the time of that id."""
+    numbers = np.unique(stays.number)
+    there = np.zeros((len(since), len(numbers)), np.bool_)
     column = np.searchsorted(numbers, stays.number)
     for place, begun, ended in zip(column, stays.since, stays.until, strict=True):
         there[:, place] |= (begun <= until) & (ended >= since)
@@ -232,10 +241,11 @@ def _one_by_one(
 ) -> tuple[Ints, Any]:
     """Probe filters whose keys are about sets of neighbours: one id at a time."""
     rows, hits = [], []
+    since, until = _key_times(context, segments, question.times)
     for row in range(len(question.times)):
         id = question.one(row)
-        around = context.links[broker].between(*context.window(id.time))
-        at_home = context.subscriptions[broker].between(*context.window(id.time))
+        asked = int(since[row]), int(until[row])
+        around, at_home = context.links[broker].between(*asked), context.subscriptions[broker].between(*asked)
         evidence = evidence_of(segments, id, around, at_home)
         found = [
             (kind, hit.number, hit.doubt, hit.time_from, hit.time_to)

@@ -8,7 +8,15 @@ from postroad.tracking.chronicle import Chapter, Chronicle
 from postroad.tracking.contract import Job, Recorder, TrackingRecorder, TrackingStatistics
 from postroad.tracking.exact_recorder import ExactRecorder
 from postroad.tracking.filter_merge import merge_filters
-from postroad.tracking.filter_probe import FilterEvidence, covers, error_rate, evidence_of, probe, without_superseded
+from postroad.tracking.filter_probe import (
+    FilterEvidence,
+    covers,
+    error_rate,
+    evidence_of,
+    key_times,
+    probe,
+    without_superseded,
+)
 from postroad.tracking.filter_shape import shape_of
 from postroad.tracking.findings import Drop, Findings, Gap, Hit, merged
 from postroad.tracking.history import NUMBERED, HistoryName
@@ -111,6 +119,7 @@ __all__ = [
     "evidence_of",
     "journey_document",
     "journey_spans",
+    "key_times",
     "merge_filters",
     "merged",
     "probe",

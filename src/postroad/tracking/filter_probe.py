@@ -38,7 +38,16 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Truths = NDArray[np.bool_]
 
-__all__ = ["MAX_SET_NEIGHBOURS", "FilterEvidence", "covers", "error_rate", "evidence_of", "probe", "without_superseded"]
+__all__ = [
+    "MAX_SET_NEIGHBOURS",
+    "FilterEvidence",
+    "covers",
+    "error_rate",
+    "evidence_of",
+    "key_times",
+    "probe",
+    "without_superseded",
+]
 
 _ABOUT_NEIGHBOURS = frozenset({HistoryKind.RELAYED, HistoryKind.ARRIVED_FROM})
 # 65,535 sets to probe; a broker with more neighbours, whose keys are of sets, can only say that it does not know.
@@ -158,8 +167,9 @@ def evidence_of(
     Args:
         segments: filters of the broker; those of other origins and times are passed over.
         identity: the id.
-        neighbours: the links the broker had around the id's time: those asked about.
-        subscriptions: the subscriptions that existed around the id's time.
+        neighbours: the links the broker had around the id's time, or while a filter was open (`key_times`): those
+            asked about.
+        subscriptions: the subscriptions that existed then.
 
     Raises:
         FilterError: the bytes of a filter are not a filter of its kind.
@@ -186,6 +196,22 @@ def evidence_of(
             evidence.consider(segment.kind, number, rate, (segment.time_from, segment.time_to), found)
         evidence.probes += len(keys)
     return evidence
+
+
+def key_times(segments: Iterable[FilterSegment], since: int, until: int) -> tuple[int, int]:
+    """When keys of an id came into filters that cover its time, or may have been looked for: from, to.
+
+    A filter has ids that are older than itself: a message may be relayed or delivered long after its id's time. Whoever
+    came in the meantime can only be found if it is asked about.
+
+    Args:
+        segments: the filters.
+        since: the window of the id's own time,
+        until: to here.
+    """
+    for segment in segments:
+        since, until = min(since, segment.opened), max(until, segment.sealed)
+    return since, until
 
 
 def _ask_sets(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from postroad.tracking.reasons import WAITS_LONG, is_back, is_held
+from postroad.tracking.reasons import WAITS_LONG, Detour, is_back, is_held
 
 __all__ = ["Drop", "Findings", "Gap", "Hit", "merged"]
 
@@ -104,6 +104,12 @@ class Findings(NamedTuple):
         """Whether the message waits here when the record ends: in a queue, or for a way to another broker."""
         done = {hit.number for hit in self.delivered} | {drop.subscription for drop in self.dropped}
         return any(hit.number not in done for hit in self.queued) or is_held(self.dropped) or self.is_back
+
+    @property
+    def may_be_replayed(self) -> bool:
+        """Whether nobody got the message here as far as the record goes, and later subscribers may: it is retained."""
+        retained = any(drop.reason == Detour.RETAINED for drop in self.dropped)
+        return retained and not self.delivered and not self.queued
 
     @property
     def is_back(self) -> bool:

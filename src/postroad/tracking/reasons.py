@@ -37,6 +37,8 @@ class Detour(StrEnum):
     COMES_AGAIN = "comes again"
     # It was handed out again after it came back.
     HANDED_AGAIN = "handed out again"
+    # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
+    RETAINED = "retained"
 
 
 # To look up texts of the record.

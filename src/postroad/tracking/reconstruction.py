@@ -237,6 +237,7 @@ class _Way:
     def __init__(self, id: MessageId, answers: Mapping[int, Findings | None]) -> None:
         self.id = id
         self._answers = answers
+        self._late = _late_brokers(answers)
         self.stops: list[Stop] = []
         self.lost: list[LostHop] = []
         self.open: list[OpenHop] = []
@@ -291,7 +292,7 @@ class _Way:
         if there is not None and own is not None:
             doubt = claim.doubt * own.doubt
             onward.append(Stop(there.broker, stop.broker, stop.depth + 1, doubt, (own.time_from, own.time_to), there))
-        elif there is None or there.gaps or (stop.findings.waited and there.ends):
+        elif there is None or there.gaps or (stop.broker in self._late and there.ends):
             # Also where the link gave it back: the neighbour may have had it before that.
             doubts = [doubt for _, doubt in self._witnesses(claim.number)] + _doubts_of_traces(there)
             if doubts:
@@ -360,7 +361,9 @@ class _Way:
         found: dict[int, list[Gap]] = {}
         stops = {stop.broker: stop for stop in self.stops}
         senders = {hop.broker for hop in self.open}
-        late = {hop.neighbour for hop in self.open if hop.broker in stops and stops[hop.broker].findings.waited}
+        # Replays are of interest as long as nobody is known to have got the message: otherwise it was delivered.
+        unclaimed = not any(stop.findings.delivered or stop.findings.queued for stop in self.stops)
+        late = {hop.neighbour for hop in self.open if hop.broker in self._late}
         for broker in self.concerned:
             answer = self._answers.get(broker)
             if answer is None:
@@ -372,9 +375,21 @@ class _Way:
             found[broker] = [gap._replace(hides=hides) for gap in answer.gaps]
             if stop is None and broker in late:
                 found[broker] += [gap._replace(hides=hides) for gap in answer.ends]
-            if stop is not None and (answer.waits or broker in senders):
+            is_open = answer.waits or broker in senders or (unclaimed and answer.may_be_replayed)
+            if stop is not None and is_open:
                 found[broker] += [gap._replace(hides=HIDES_LATER) for gap in answer.ends]
         return found
+
+
+def _late_brokers(answers: Mapping[int, Findings | None]) -> set[int]:
+    """Brokers that may have had it long after its id's time: where it waited, and all it came to from there."""
+    known = [one for one in answers.values() if one is not None]
+    hops = {(one.broker, hit.number) for one in known for hit in one.relayed_to}
+    hops |= {(hit.number, one.broker) for one in known for hit in one.arrived_from}
+    late = {one.broker for one in known if one.waited}
+    while further := {there for here, there in hops if here in late} - late:
+        late |= further
+    return late
 
 
 def _doubts_of_traces(findings: Findings | None) -> list[float]:

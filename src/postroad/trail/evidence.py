@@ -136,7 +136,7 @@ class Evidence:
         """
         found = self._findings(retained_since, neighbours)
         # A message that waited elsewhere may have come here long after its id's time.
-        is_open = found.waits or not found.is_known
+        is_open = found.waits or found.may_be_replayed or not found.is_known
         gaps, ends = gaps_around(runs, holes, self.identity.time, *window, self._handled, is_open)
         return found._replace(gaps=tuple(sorted({*found.gaps, *gaps})), ends=ends)
 

@@ -23,6 +23,7 @@ from postroad.tracking import (
     Presence,
     Reconstruction,
     Told,
+    key_times,
     told,
 )
 from postroad.tracking.witnessed_links import WitnessedLinks
@@ -264,9 +265,12 @@ class Trail:
             filters += some
             damaged += bad
         if filters:
-            evidence.gaps += self._standing_gaps(evidence.broker, since, until)
-            attached = self.subscriptions(evidence.broker, since, until, evidence.gaps)
-            said, strange = ask_filters(filters, evidence.identity, neighbours, attached)
+            # Not only those of the id's time: it may have waited, and gone to somebody who came later.
+            asked = key_times(filters, since, until)
+            evidence.gaps += self._standing_gaps(evidence.broker, *asked)
+            near = sorted({*neighbours, *self.neighbours(evidence.broker, *asked, evidence.gaps)})
+            attached = self.subscriptions(evidence.broker, *asked, evidence.gaps)
+            said, strange = ask_filters(filters, evidence.identity, near, attached)
             evidence.take(said)
             damaged += strange
         if damaged:
