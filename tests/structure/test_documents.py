@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -84,3 +85,21 @@ def test_prose_is_wrapped(document: Path) -> None:
 def test_long_prose_is_noticed_and_long_code_is_not() -> None:
     long = "word " * 30
     assert long_lines(f"{long}\n```\n{long}\n```\n| {long} |") == [long]
+
+
+# Pages that are lists of pages, or made from the code or from runs.
+LISTS_OR_MADE = {"docs/index.md"}
+PAGES = [
+    path
+    for path in DOCUMENTS
+    if name(path).startswith("docs/")
+    and path.parent.name not in ("decisions", "reference", "lab")
+    and name(path) not in LISTS_OR_MADE
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_page_says_first_for_whom_it_is_and_what_they_can_do_after_it(page: Path) -> None:
+    first = page.read_text("utf-8").split("\n\n")[1]
+    assert re.match(r"(This page is for|For) ", first), first
+    assert re.search(r"\bAfter (it|this page)\b", first), first

@@ -139,11 +139,11 @@ def write_pages(runs: Sequence[tuple[Experiment, RunFolder]], folder: Path) -> l
     return [*written, index]
 
 
-_INDEX = """# Experiments, as they were run
+_INDEX = """# Published runs of experiments
 
-For whoever wants to know what experiments of the lab found without running them: one page for each
-that was run, with its settings, findings and figures. `postroad lab report --pages docs/lab` writes
-this directory anew from runs; [the lab](../lab.md) says how to make them, and lists all of them.
+This page is for readers who want the findings of the lab without running it: one page for each
+experiment, with its settings, findings and figures. `postroad lab report --pages docs/lab` writes
+these pages from runs; [the lab](../lab.md) lists all experiments and says how to run them.
 
 | experiment | what is compared | source | findings |
 | --- | --- | --- | --- |

@@ -12,7 +12,6 @@ from postroad.pipeline.tables import ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 __all__ = [
     "ASKED",
@@ -25,7 +24,6 @@ __all__ = [
     "SHED",
     "SOURCES",
     "as_evidence",
-    "evidence_schema",
     "filled",
     "id_key",
     "of_asked",
@@ -64,15 +62,6 @@ COLUMNS = {
     # The run that wrote a passage; 0 or null where that is not known.
     "run": "bigint",
 }
-
-
-def evidence_schema() -> StructType:
-    """The columns of evidence."""
-    from pyspark.sql.types import StructType
-
-    schema = StructType.fromDDL(", ".join(f"{name} {kind}" for name, kind in COLUMNS.items()))
-    assert isinstance(schema, StructType)
-    return schema
 
 
 def id_key() -> Column:

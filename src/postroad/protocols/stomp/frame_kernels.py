@@ -9,7 +9,6 @@ import numpy as np
 from postroad.kernels import Int, copy_bytes, device, inlined, kernel, put_word
 from postroad.messages.columns import ATTRIBUTES, BODY, BUFFER, FLAGS, HEADERS, QUEUED, TOPIC
 from postroad.messages.fields import ID_TEXT_BYTES, span_at
-from postroad.protocols.stomp.ack_header import ACK_TEXT_BYTES
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ _LENGTH_DIGITS = 10
 # What the part of a MESSAGE that all subscribers share has besides topic, lines and body: the line end of the length,
 # the empty line, NUL, and the line end after the frame are the 4.
 _COMMON_BYTES = len(_ID) + ID_TEXT_BYTES + len(_DESTINATION) + len(_LENGTH) + _LENGTH_DIGITS + 4
-_ACK_BYTES = len(_ACK) + ACK_TEXT_BYTES + 1
 _RECEIPT_BYTES = len(_RECEIPT) + len(_RECEIPT_ID) + ID_TEXT_BYTES + len(_RECEIPT_END)
 
 
