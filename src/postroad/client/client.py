@@ -37,8 +37,8 @@ __all__ = ["Client", "IdsBy", "connect"]
 
 IdsBy = Literal["client", "broker"]
 
-# Messages that wait for the program, per subscription, before the connection is not read any more. At 250 bytes each a
-# quarter of a megabyte: enough to keep a loop busy over a round trip, little enough to forget.
+# Messages that may wait for the program, per subscription, before the client stops reading the connection. At 250 bytes
+# each this is a quarter of a megabyte: enough to keep a loop busy for a round trip, and negligible memory.
 DEFAULT_QUEUE = 1_000
 # What `publish_many` hands over in one write, and how many receipts it waits for at a time.
 WRITE_BYTES = 256 * 1024
@@ -115,7 +115,7 @@ class Client:
         try:
             await self._wire.close()
         except PostroadError:
-            # The program's own error is the one to see.
+            # The program's own error must not be hidden by this one.
             if kind is None:
                 raise
 

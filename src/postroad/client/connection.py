@@ -381,5 +381,5 @@ def _reason(error: OSError) -> str:
 def _refusal(frame: Frame) -> ClientError:
     details = frame.body.decode("utf-8", "replace").strip("\n")
     text = frame.headers.get("message") or "the server reported an error without a text"
-    # Where nothing was wrong it is no refusal: whoever may reconnect does, and sends again what is not confirmed.
+    # A stop of the broker is not a refusal: a client that may reconnect does, and resends what is not confirmed.
     return ConnectionLost(text) if AGAIN_HEADER in frame.headers else ClientError(text, details)

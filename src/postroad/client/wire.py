@@ -1,4 +1,4 @@
-"""The way to the server, over one connection after another when the client may reconnect."""
+"""The wire to the server: one connection, or one after another if the client may reconnect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The network: many brokers as processes, watched, found again, and looking like one (`docs/network.md`)."""
+"""The network: brokers as processes that are started, watched, found again and stopped (`docs/network.md`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it takes to ask the brokers of a network that runs, as its state has it."""
+"""Token and authority for requests to the admin endpoints of a running network, from its state file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["admin_access"]
 
 
 def admin_access(state: NetworkState) -> AdminAccess:
-    """The token, if this user may read it, and who vouches for the certificates.
+    """The token, if this user may read it, and the authority of the certificates.
 
     Raises:
-        NetworkError: the certificate of who vouches cannot be read.
+        NetworkError: the certificate of the authority cannot be read.
     """
     token, tls = "", None
     if state.admin_token_file:
-        # Without it brokers tell less, or refuse and say why.
+        # Without a token brokers show less, or refuse and say why.
         with contextlib.suppress(OSError, UnicodeDecodeError):
             token = Path(state.admin_token_file).read_text("ascii").strip()
     if state.admin_ca:

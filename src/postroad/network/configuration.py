@@ -19,7 +19,7 @@ __all__ = ["config_text", "write_config"]
 
 
 def write_config(path: Path, config: BrokerConfig) -> None:
-    """Write a broker's settings for its owner's eyes only: they may hold a secret."""
+    """Write a broker's settings, readable only by their owner: they may contain a secret."""
     make_folders(path.parent)
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)

@@ -25,10 +25,10 @@ def credentials_of(plan: Path) -> Path:
 
 
 def make_credentials(plan: Plan, folder: Path, *, tls: bool) -> Plan:
-    """Make keys for all brokers of a plan, and certificates; what is there already is kept, except certificates.
+    """Make keys and certificates for all brokers of a plan; existing keys are kept, certificates are replaced.
 
-    Everything in the directory is for its owner's eyes only. The authority's key is needed to make certificates, and by
-    no broker: keep it elsewhere.
+    Only the owner can read the directory. The authority's key is needed to make certificates, and no broker needs it:
+    keep it elsewhere.
 
     Returns:
         the plan with the public keys.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_COUNT", "Directory"]
 
-# One to connect to, and two others should it be gone by then.
+# One to connect to, and two others in case it is gone by then.
 DEFAULT_COUNT = 3
 MOST_COUNT = 100
 # A crowd of clients that lost its broker asks within the same second; each is answered within a millisecond.
@@ -32,7 +32,7 @@ class Directory:
     Args:
         name: of the network.
         live: the addresses of the brokers that live, in the order of the plan.
-        status: what /status tells.
+        status: the content of /status.
     """
 
     def __init__(self, name: str, live: Callable[[], Sequence[str]], status: Callable[[], object]) -> None:

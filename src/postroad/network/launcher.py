@@ -40,7 +40,7 @@ __all__ = [
     "restart_command",
 ]
 
-# A broker gives its clients 5 s to take their leave, and its neighbours up to 20 s; after this it is stuck.
+# A broker gives its clients 5 s to disconnect, and its neighbours up to 20 s; after this time it hangs.
 STOP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 # The end of a log that an error shows: a traceback fits.
@@ -62,7 +62,7 @@ def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
     graph = plan.graph()
     entries = []
     if options.tracking.recorder != "none":
-        # A trail that cannot be written is for the brokers to tell; they start all the same.
+        # Brokers start even if a trail cannot be written, and report it themselves.
         with contextlib.suppress(TrailError):
             note_brokers(Path(options.tracking.trail or place.trail), [broker.number for broker in plan.brokers])
     ports = dict(zip([broker.number for broker in plan.brokers], free_ports(len(plan.brokers), taken), strict=True))
@@ -113,7 +113,7 @@ def _bracketed(host: str) -> str:
 
 
 def admin_authority(options: RunOptions) -> str | None:
-    """Who vouches for the certificates of the admin endpoints; None where they have none."""
+    """The authority of the certificates of the admin endpoints; None if they have no certificates."""
     folder = resolved(options.credentials)
     return Credentials(folder).authority if options.admin_tls and folder is not None else None
 
@@ -153,7 +153,7 @@ async def launch(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            # Ctrl-C in the terminal is for the process that watches; it tells the brokers in its own time.
+            # Ctrl-C in the terminal goes only to the watching process, which then stops the brokers in order.
             start_new_session=True,
         )
     return process, msgspec.structs.replace(entry, process=mark_of(process.pid))

@@ -1,4 +1,4 @@
-"""A network that runs already: found by its data directory, looked at, stopped, or started in the background."""
+"""Finds a running network by its data directory: looks at it, stops it, or starts it in the background."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def stop_network(place: Place) -> Stopped:
     state = find(place)
     running = [entry.process for entry in state.running() if entry.process is not None]
     if send_signal(state.watcher, signal.SIGTERM):
-        # It gives its brokers STOP_SECONDS, then kills them; after that it is stuck itself.
+        # It gives its brokers STOP_SECONDS, then kills them; after that it hangs itself.
         await _gone(state.watcher, 2 * STOP_SECONDS)
         send_signal(state.watcher, signal.SIGKILL)
     killed = await end([mark for mark in running if is_alive(mark)])

@@ -1,4 +1,4 @@
-"""Whether the ports of a plan are to be had, before anything is started."""
+"""Checks that the ports of a plan are free, before anything is started."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def free_ports(count: int, avoiding: set[int]) -> list[int]:
     opened: list[socket.socket] = []
     try:
         while len(found) < count:
-            # Kept open until all are found, or the same one would be given again.
+            # Keep each socket open until all are found, or the system would return the same port again.
             opened.append(_open("127.0.0.1", 0))
             port = int(opened[-1].getsockname()[1])
             if port not in avoiding:

@@ -20,14 +20,14 @@ _ENDED = ("Z", "X")
 
 
 class ProcessMark(msgspec.Struct, frozen=True):
-    """A process: its number, and when it was started, in words that only compare."""
+    """A process: its number, and its start time as text, which is only compared."""
 
     pid: int
     started: str
 
 
 def mark_of(pid: int) -> ProcessMark | None:
-    """The mark of a process that runs now; None when there is none, or it has ended and is not yet buried."""
+    """The mark of a running process; None if there is none, or if it has ended and nobody has waited for it yet."""
     started = _from_proc(pid) if _BOOT.exists() else _from_ps(pid)
     return None if started is None else ProcessMark(pid, started)
 
@@ -40,7 +40,7 @@ def is_alive(mark: ProcessMark) -> bool:
 def send_signal(mark: ProcessMark, number: signal.Signals) -> bool:
     """Send a signal to this very process, never to another of the same number; False when it is gone.
 
-    Where the system has handles for processes there is no moment between looking and sending.
+    If the system has handles for processes, no other process can take the number between the check and the signal.
     """
     with contextlib.suppress(ProcessLookupError):
         if hasattr(os, "pidfd_open"):

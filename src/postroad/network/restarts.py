@@ -21,7 +21,8 @@ class Restarts:
         self._deaths: dict[int, deque[float]] = defaultdict(deque)
 
     def died(self, broker: int, now: float) -> float | None:
-        """A broker died: the seconds to wait before it is started again; None when it died too often of late."""
+        """Note that a broker died. Returns the seconds to wait before it is started again; None if it died too often
+        lately."""
         deaths = self._deaths[broker]
         while deaths and now - deaths[0] >= WITHIN_SECONDS:
             deaths.popleft()

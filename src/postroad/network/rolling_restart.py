@@ -1,8 +1,8 @@
-"""A rolling restart: one broker after the other, so that a network that cannot be spared gets new programs or settings.
+"""A rolling restart: one broker after the other, so a network gets new programs or settings while it works.
 
-Whoever wants one writes a request into the data directory of the network and reads the progress from the network's
-state. The process that watches the brokers carries it out. It looks for the request before each broker: a request that
-is withdrawn, or whose process is gone, ends the restart between two brokers, never within one.
+A client writes a request into the data directory of the network and reads the progress from the network's state. The
+process that watches the brokers carries it out. It looks for the request before each broker: if the request is
+withdrawn, or its process is gone, the restart ends between two brokers, never within one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Restartable(Protocol):
         """What all brokers are seen to be, now."""
 
     def expect_end(self, number: int, expected: bool) -> None:
-        """The end of a broker's process is part of a restart, and no death; or no longer."""
+        """Say whether the end of a broker's process is part of a restart and does not count as a death."""
 
     async def ended(self, number: int) -> None:
         """Wait for the end of a broker's process."""
@@ -100,7 +100,7 @@ class RollingRestart:
         self._progress = RestartProgress(request=request.name, brokers=tuple(network.numbers()))
 
     async def run(self) -> None:
-        """Restart one after the other, until all are done, one fails, or nobody wants it any more."""
+        """Restart one after the other, until all are done, one fails, or the request is withdrawn."""
         try:
             await self._whole("the network is not whole, and a restart would cut more of it off")
             for done, number in enumerate(self._progress.brokers):
@@ -173,7 +173,7 @@ def requested_restart(place: Place) -> RestartRequest | None:
 
 
 async def follow_restart(place: Place) -> AsyncIterator[RestartProgress]:
-    """Ask for a rolling restart, and tell how far it has come until it is over. Who stops listening ends it.
+    """Ask for a rolling restart, and yield its progress until it is over. It ends if the caller stops iterating.
 
     Raises:
         NetworkError: there is no network, nobody watches it, or another restart is under way.

@@ -49,7 +49,7 @@ DIRECTORY_PORT = 8160
 # How often brokers are asked, while they start and afterwards.
 STARTING_SECONDS = 0.2
 LOOK_SECONDS = 1.0
-# A broker that starts needs a processor for a second or two; more at once would only take longer, all of them.
+# A broker that starts needs a processor for a second or two; starting more at once would only delay all of them.
 STARTING_AT_ONCE = max(2, os.cpu_count() or 2)
 
 
@@ -98,7 +98,7 @@ class Listener(Protocol):
         """A broker ended by itself: how, the end of its log, and how to start it again."""
 
     def restarts(self, broker: int, seconds: float) -> None:
-        """A broker that died will be started again after so long."""
+        """A broker that died will be started again after this time."""
 
     def restarted(self, broker: int, pid: int) -> None:
         """A broker that died was started again, as this process."""
@@ -235,7 +235,8 @@ class NetworkRun:
         waiting = list(self._entries)
         deadline = time.monotonic() + self._options.wait_seconds
         while not self._told_to_stop.is_set():
-            # Who does not answer yet is not asked for the state of others: a few hundred would take their time.
+            # Brokers that do not answer yet are not asked for the state of others: for a few hundred it would take
+            # long.
             starting = sum(view.condition is Condition.STARTING for view in self._views)
             for number in waiting[: max(0, STARTING_AT_ONCE - starting)]:
                 waiting.remove(number)
@@ -354,7 +355,7 @@ class NetworkRun:
         return self._views
 
     def expect_end(self, number: int, expected: bool) -> None:
-        """The end of a broker's process is part of a restart, and no death; or no longer."""
+        """Say whether the end of a broker's process is part of a restart and does not count as a death."""
         (self._parting.add if expected else self._parting.discard)(number)
 
     async def ended(self, number: int) -> None:

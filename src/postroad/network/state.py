@@ -97,7 +97,7 @@ class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         version: of this file.
         name: of the network.
-        strategy: how its messages find their way.
+        strategy: its routing strategy.
         plan: where its plan is.
         watcher: the process that started the brokers and watches them.
         directory: where clients ask for brokers; empty until that is open.
@@ -105,7 +105,7 @@ class NetworkState(msgspec.Struct, frozen=True, kw_only=True):
         brokers: all of them.
         restart: the last rolling restart; None if there was none.
         admin_token_file: with the token of the admin endpoints; empty for none.
-        admin_ca: who vouches for the certificates of the admin endpoints; empty where they have none.
+        admin_ca: the authority of the certificates of the admin endpoints; empty if they have no certificates.
     """
 
     version: int = STATE_VERSION
@@ -184,7 +184,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @contextlib.contextmanager
     def held(self, group: str | None = None) -> Iterator[None]:
-        """Keep the directory for this process; the system lets go of it when the process ends, however it does.
+        """Lock the directory for this process; the system releases the lock when the process ends, however it ends.
 
         Args:
             group: of the system, that may read it; None for the user alone.

@@ -1,4 +1,4 @@
-"""Ask a broker of a network how it is, over HTTP."""
+"""Asks a broker of a network for its status over HTTP."""
 
 from __future__ import annotations
 
@@ -85,6 +85,6 @@ async def ask(entry: BrokerEntry, access: AdminAccess) -> BrokerReport | None:
         async with asyncio.timeout(ANSWER_SECONDS):
             reply = await admin_reply(f"{entry.admin}/status", MOST_BYTES, shown)
         return msgspec.json.decode(reply.body, type=BrokerReport)
-    # Another program may have got the port, and say anything.
+    # Another program may have the port, and respond with anything.
     except (OSError, HttpError, ValueError):
         return None

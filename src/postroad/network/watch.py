@@ -1,4 +1,4 @@
-"""What the brokers of a network are seen to do: asked again and again, and compared with the time before."""
+"""Polls the brokers of a network, and compares each status with the one before."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def missing(views: Sequence[BrokerView]) -> list[str]:
 
 
 def _deviations(view: BrokerView) -> list[str]:
-    """In what a broker is not as the plan has it."""
+    """How a broker differs from the plan."""
     found = []
     if view.links_up < view.links_planned:
         found.append(f"{view.links_up} of {view.links_planned} links")

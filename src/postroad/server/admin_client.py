@@ -48,7 +48,7 @@ class AdminClient(NamedTuple):
             path: the page.
 
         Raises:
-            OSError: nobody answers there, or with a certificate that nobody vouches for.
+            OSError: nobody answers there, or the certificate is not signed by a trusted authority.
             AdminClientError: it is not a broker that knows the token.
             ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError: it does not answer as a broker does.
         """
@@ -56,7 +56,7 @@ class AdminClient(NamedTuple):
         host, _, port = address.removeprefix(SECURE).removeprefix("http://").rpartition(":")
         host = host.strip("[]")
         if self.token and not is_secure and not is_loopback(host):
-            raise AdminClientError(f"{address}: what it answers would be read on the way; write https://")
+            raise AdminClientError(f"{address}: its answers could be read on the network path; write https://")
         reader, writer = await asyncio.open_connection(host, int(port), ssl=(self.tls or True) if is_secure else None)
         try:
             name = writer.get_extra_info("peername")
@@ -73,7 +73,7 @@ class AdminClient(NamedTuple):
         if proof:
             expected = reply_proof(self.token, proof, int(head.split(" ", 2)[1]), body)
             if not hmac.compare_digest(expected.encode(), _field(head, PROOF_HEADER).encode()):
-                raise AdminClientError(f"{address}: whoever answers there does not know the token")
+                raise AdminClientError(f"{address}: the program that answers there does not know the token")
         return msgspec.json.decode(body)
 
     def _proof(self, address: str, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether a request to the admin endpoint knows its token: shown, as curl and Prometheus do, or proved."""
+"""Checks that a request to the admin endpoint knows its token: sent, as curl and Prometheus do, or proved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AdminGuard:
         return request._replace(is_proved=is_proved)
 
     def seal(self, request: Request, answer: HttpResponse) -> HttpResponse:
-        """The answer with a proof of its own, for who has given one."""
+        """The answer, with a proof of its own if the request had one."""
         if self.token is None or not request.is_proved:
             return answer
         proof = reply_proof(self.token, request.proof, answer.status.value, answer.body)

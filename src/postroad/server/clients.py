@@ -1,4 +1,4 @@
-"""The connections of a broker's clients: who is let in, what is held for them, and who has to go."""
+"""The connections of a broker's clients: which are accepted, what memory they hold, and which have to be closed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Clients:
         return len(self._connections)
 
     def take_limits(self, limits: Limits) -> None:
-        """Other limits count from now on; whoever is beyond them stays."""
+        """Apply other limits from now on; clients beyond them stay."""
         self.entrance.take_limits(limits)
         self.holdings.take_budget(limits.memory_bytes)
 
@@ -177,12 +177,12 @@ class Clients:
 
     def _look_at_holdings(self) -> None:
         if self.holdings.is_too_much and not self._relieving:
-            # Not now: whoever has to go may be in the middle of something.
+            # In the next turn: the connection to close may be in the middle of something.
             self._relieving = True
             asyncio.get_running_loop().call_soon(self._relieve)
 
     def _relieve(self) -> None:
-        """Count what is held for everybody, and cut off who has to go."""
+        """Count what is held for everybody, and close the connections that hold too much."""
         self._relieving = False
         strangers = set(self.entrance.strangers)
         holdings = [Holding(each, each.held_bytes, each in strangers) for each in self._connections.values()]

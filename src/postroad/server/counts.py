@@ -78,10 +78,9 @@ class LinkStatistics(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         neighbour: the broker at the other end.
         up_now: whether it works.
-        crowded_now: local publishers wait for room.
-        sent_messages, sent_frames: handed to the link.
-        resent_frames: sent once more after a cut.
-        returned_frames: taken back, to go another way.
+        crowded_now: local publishers wait for room. sent_messages, sent_frames: given to the link.
+        resent_frames: sent again after a cut.
+        returned_frames: taken back, to take another route.
         shed_messages: did not fit.
         held_messages_now, held_frames_now, held_bytes_now: kept until the neighbour has them (custody: is done with
             them).

@@ -25,8 +25,8 @@ log = logging.getLogger("postroad.server")
 def claim_directories(config: BrokerConfig) -> None:
     """Make the directories of data and trail, for the owner alone or for the group of the settings.
 
-    What is wrong with directories that were there before is logged. One that cannot be made is told of by whoever
-    needs it first: numbers are needed at once, a trail may come back.
+    Faults of existing directories are logged. A directory that cannot be made is reported by the part that needs it
+    first: numbers are needed at once, a trail may come back.
 
     Raises:
         ConfigError: the group cannot be given the directories.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["LONGEST_MS", "SILENT_MS", "HandOver"]
 
-# A neighbour that takes nothing for so long takes nothing more: some round trips of any link.
+# A neighbour that takes nothing for this time takes nothing more. It is some round trips of any link.
 SILENT_MS = 3_000
 # In all: with the 5 s that clients get, less than the half minute that supervisors give a process to stop.
 LONGEST_MS = 20_000
@@ -22,7 +22,7 @@ class HandOver:
         self._waited = 0
 
     def goes_on(self, held: int, now: int) -> bool:
-        """Whether to wait on, while so many frames are kept."""
+        """Whether to keep waiting, while this many frames are kept."""
         passed = min(now - self._looked, LOOK_MS)
         taken = self._held is None or held < self._held
         self._looked, self._held = now, held

@@ -95,7 +95,7 @@ class Guard(Protocol):
         """The request with what was found of its proof."""
 
     def seal(self, request: Request, answer: HttpResponse) -> HttpResponse:
-        """The answer with a proof of its own, for who has given one."""
+        """The answer, with a proof of its own if the request had one."""
 
 
 class Endpoint:
@@ -200,7 +200,7 @@ class Endpoint:
         return self._guard.admit(request) if self._guard is not None and isinstance(request, Request) else request
 
     def parsed(self, head: bytes, address: str = "") -> Request | HttpResponse:
-        """The request that a head makes, or why it is none.
+        """The request of a head, or why it is not a valid one.
 
         Args:
             head: request line and headers.

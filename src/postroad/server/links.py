@@ -133,7 +133,8 @@ class Links:
     # --- start and stop --------------------------------------------------------------------------------------------
 
     def state_interest(self) -> None:
-        """Say what is wanted here, before anybody can ask: who comes first hears of durable subscriptions too."""
+        """Advertise the interest of this broker before anybody can ask: the first neighbour hears of durable
+        subscriptions too."""
         self.carry(self._relay.tick(self._clock()))
 
     def take_tls(self, tls: LinkTls | None) -> None:
@@ -148,14 +149,14 @@ class Links:
         self._ticker = asyncio.create_task(self._tick_for_ever())
 
     async def stop(self, returns: bool = False) -> None:
-        """Have messages go other ways, let neighbours take what is kept for them, and say goodbye to every one.
+        """Reroute messages, let neighbours take what is kept for them, and say goodbye to each of them.
 
         Args:
             returns: whether others should keep what is wanted here until this broker is back.
         """
         self.carry(self._relay.leave(self._clock(), returns))
         await self._emptied()
-        # From here to the goodbye nobody else has a turn: what is received is handed on, or not confirmed.
+        # No other task runs from here to the goodbye: what was received is relayed, or not confirmed.
         self.stopping = True
         self._dialler.stop()
         if self._ticker is not None:
@@ -450,7 +451,7 @@ class Links:
                 self._log_defect()
 
     def tick(self) -> None:
-        """Send heart-beats, let routing refresh, and give up on neighbours that stay away."""
+        """Send heart-beats, let routing refresh, and take back frames from neighbours that stay away."""
         now = self.timer()
         for conversation in list(self._connections):
             if conversation in self._connections and (conversation.open or conversation.neighbour is None):

@@ -290,7 +290,7 @@ class Service:
         return self._watching is not None and not self._stopping
 
     def troubles(self) -> list[str]:
-        """What does not work as it should, though the broker runs."""
+        """What does not work as it should while the broker runs."""
         found = [] if self._tracking is None or not self._tracking.trouble else [f"tracking: {self._tracking.trouble}"]
         if self._storage.trouble:
             found.append(f"store: {self._storage.trouble}")
@@ -375,7 +375,7 @@ class Service:
         log.info("listening", extra={"broker": config.number, "host": config.host, "tls": bool(config.tls), **ports})
 
     async def _joined(self, links: Links, seconds: float) -> None:
-        """Wait until messages that clients publish here reach whoever wants them elsewhere, but not for longer."""
+        """Wait, for a limited time, until messages published here would reach every broker that wants them."""
         until = self.timer() + 1_000 * seconds
         while not (links.is_joined or self._hurried) and self.timer() < until:  # noqa: ASYNC110
             await asyncio.sleep(JOIN_LOOK_SECONDS)
