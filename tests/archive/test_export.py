@@ -72,7 +72,7 @@ def test_export_refuses_what_is_no_store_or_retains_nothing_or_is_there_already(
         export_archive(tmp_path / "store", tmp_path / "archive")
     retain(tmp_path / "other", numbered("a", 1))
     export_archive(tmp_path / "other", tmp_path / "archive")
-    with pytest.raises(ArchiveError, match="is there already"):
+    with pytest.raises(ArchiveError, match="exists already"):
         export_archive(tmp_path / "other", tmp_path / "archive")
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 

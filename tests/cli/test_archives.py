@@ -29,7 +29,7 @@ def test_export_writes_what_a_broker_retains_and_says_how_much(tmp_path: Path, m
     assert pq.read_table(archive).column("body").to_pylist() == [b"1", b"3", b"5", b"7", b"9"]
     again = here(monkeypatch, *given)
     assert again.code == 2
-    assert "is there already" in again.err
+    assert "exists already" in again.err
 
 
 def test_match_points_at_mistakes_before_spark_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

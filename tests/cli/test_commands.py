@@ -99,7 +99,7 @@ def test_plan_does_not_write_over_a_file_unless_told(monkeypatch: pytest.MonkeyP
     path = tmp_path / "plan.toml"
     path.write_text("mine")
     refused = here(monkeypatch, "network", "plan", "ring", "--out", str(path))
-    assert refused == (2, "", f"postroad: {path} is there already; name another file, or write over it with --force\n")
+    assert refused == (2, "", f"postroad: {path} exists already; name another file, or overwrite it with --force\n")
     assert path.read_text() == "mine"
     forced = here(monkeypatch, "network", "plan", "ring", "--out", str(path), "--force")
     assert forced.code == 0

@@ -77,11 +77,11 @@ def export_archive(
         until: only messages whose ids bear an earlier time.
 
     Raises:
-        ArchiveError: there is no store, it retains nothing, or the directory is there already.
+        ArchiveError: there is no store, it retains nothing, or the directory exists already.
         TopicError: the pattern is none.
     """
     if to.exists():
-        raise ArchiveError(f"{to} is there already; choose another directory, or remove it")
+        raise ArchiveError(f"{to} exists already; choose another directory, or remove it")
     source = RetainedRows(store)
     wanted = None if topic is None else TopicPattern.parse(topic)
     fresh = to.with_name(f".{to.name}-{uuid.uuid4().hex}")

@@ -53,7 +53,7 @@ AdminAuthority = Annotated[
         "--admin-ca",
         metavar="FILE",
         envvar="POSTROAD_ADMIN_CA",
-        help="Who vouches for the certificate of the admin endpoint; by default whom the system trusts.",
+        help="A PEM file with the authority of the admin endpoint's certificate; by default the system's authorities.",
     ),
 ]
 
@@ -238,4 +238,4 @@ def check_token_stays_secret(base: str, token: str) -> None:
     from postroad.config import is_loopback
 
     if token and base.startswith("http://") and not is_loopback(urlsplit(base).hostname or ""):
-        raise PostroadError(f"{base}: the token would be read on the way; write https:// for another machine")
+        raise PostroadError(f"{base}: the token could be read on the network path; write https:// for another machine")

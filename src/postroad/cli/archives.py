@@ -15,9 +15,9 @@ __all__ = ["export"]
 
 
 def export(
-    to: Annotated[Path, typer.Argument(help="The directory of the dataset; it must not be there yet.")],
+    to: Annotated[Path, typer.Argument(help="The directory of the dataset; it must not exist yet.")],
     data: Annotated[Path, typer.Option(help="The data directory of a broker, running or not.")] = Path("postroad-data"),
-    topic: Annotated[str | None, typer.Option(help="Only topics that fit this pattern.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only topics that match this pattern.")] = None,
     since: Since = None,
     until: Until = None,
     as_json: AsJson = False,

@@ -25,15 +25,15 @@ Directory = Annotated[
         help="Where the directory of a network is, http://host:port: it names a broker; instead of --server.",
     ),
 ]
-Login = Annotated[str | None, typer.Option(envvar="POSTROAD_LOGIN", help="Who you are, where the broker asks.")]
+Login = Annotated[str | None, typer.Option(envvar="POSTROAD_LOGIN", help="The login, if the broker asks for one.")]
 Passcode = Annotated[
     str | None,
     typer.Option(
         envvar="POSTROAD_PASSCODE",
-        help="The proof of it. The variable is better: arguments can be seen by all users of the machine.",
+        help="The passcode of the login. Prefer the variable: all users of the machine can see arguments.",
     ),
 ]
-Ca = Annotated[str | None, typer.Option(help="A PEM file: who vouches for the broker's certificate.")]
+Ca = Annotated[str | None, typer.Option(help="A PEM file with the authority of the broker's certificate.")]
 Attributes = Annotated[
     list[str] | None, typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="An attribute; may be repeated.")
 ]

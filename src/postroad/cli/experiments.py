@@ -68,7 +68,7 @@ def run(
     seed: Seed = 1,
     out: Runs = DEFAULT_RUNS,
     costs: Costs = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Throw away an earlier run.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier run.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run an experiment, or go on with a run that was broken off; then say what was found."""
@@ -280,7 +280,7 @@ def replay(
     ] = None,
     since: Annotated[str | None, typer.Option(help="Only messages from then on: 2026-01-31T12:00, UTC.")] = None,
     until: Annotated[str | None, typer.Option(help="Only messages before this time.")] = None,
-    speed: Annotated[float, typer.Option(help="How many times as fast as it was.")] = 1.0,
+    speed: Annotated[float, typer.Option(help="Speed up the recorded traffic by this factor.")] = 1.0,
     message_bytes: Annotated[int | None, typer.Option(min=0, help="Of each message; as recorded by default.")] = None,
     bandwidth: Bandwidth = 0,
     seed: Seed = 1,

@@ -67,7 +67,7 @@ def plan(
     first_port: Annotated[int, typer.Option(min=1, max=65_535, help="Each takes two ports from here on.")] = 20_000,
     name: Annotated[str | None, typer.Option(help="The name of the network; by default that of the shape.")] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write; by default, standard output.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     keys: Annotated[
         bool | None,
         typer.Option(
@@ -121,7 +121,7 @@ def _with_credentials(made: Plan, out: Path | None, tls: bool, force: bool) -> P
     if out is None:
         raise PostroadError("private keys are written beside the plan; name its file with --out, or say --no-keys")
     if out.exists() and not force:
-        raise PostroadError(f"{out} is there already; name another file, or write over it with --force")
+        raise PostroadError(f"{out} exists already; name another file, or overwrite it with --force")
     return make_credentials(made, credentials_of(out), tls=tls)
 
 
@@ -183,7 +183,7 @@ def _write(path: Path, text: str, force: bool) -> None:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise PostroadError(f"{path} is there already; name another file, or write over it with --force") from None
+        raise PostroadError(f"{path} exists already; name another file, or overwrite it with --force") from None
     except OSError as error:
         raise PostroadError(f"{path}: cannot be written ({error.strerror})") from None
 

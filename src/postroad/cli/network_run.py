@@ -53,8 +53,10 @@ def up(
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Seconds that the network may take to come up.")] = 300.0,
     log_level: Annotated[LogLevel, typer.Option(help="What brokers log: this and worse.")] = LogLevel.INFO,
-    recorder: Annotated[str, typer.Option(help="What is kept: none, log, exact, bloom or sealed.")] = "exact",
-    persist: Annotated[float, typer.Option(min=0.1, help="Seconds after which the record is written at least.")] = 60.0,
+    recorder: Annotated[str, typer.Option(help="The recorder: none, log, exact, bloom or sealed.")] = "exact",
+    persist: Annotated[
+        float, typer.Option(min=0.1, help="How often the record is written at least, in seconds.")
+    ] = 60.0,
     journal: Annotated[bool, typer.Option("--journal", help="A crash loses nothing that has a receipt.")] = False,
     alias: Annotated[
         str | None,
@@ -64,7 +66,8 @@ def up(
         str | None, typer.Option(help="The group of the system that may read data, logs and trail; by default none.")
     ] = None,
     users_file: Annotated[
-        Path | None, typer.Option(help="Logins and passcodes, as `postroad users` writes them; else all are let in.")
+        Path | None,
+        typer.Option(help="Logins and passcodes, as `postroad users` writes them; without it everybody may log in."),
     ] = None,
     admin_token_file: Annotated[
         Path | None, typer.Option(help="The token that the brokers' admin endpoints ask for; by default none.")

@@ -35,7 +35,8 @@ TrailFolder = Annotated[
     str, typer.Option("--trail", metavar="DIR|URI", help="The trail: a directory, or file://, s3://, hdfs://.")
 ]
 OutFolder = Annotated[
-    str, typer.Option("--out", metavar="DIR|URI", help="For results: a directory or URI; those of earlier runs go.")
+    str,
+    typer.Option("--out", metavar="DIR|URI", help="The directory or URI for results; replaces those of earlier runs."),
 ]
 Master = Annotated[
     str | None,
@@ -45,9 +46,9 @@ Since = Annotated[str | None, typer.Option(help="Only messages from then on: 202
 Until = Annotated[str | None, typer.Option(help="Only messages before this time.")]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; as often as there are settings."),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
 ]
-SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Leave out unreadable files, and tell which.")]
+SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Skip unreadable files, and name them.")]
 
 
 def moment(text: str | None, option: str) -> int | None:
@@ -170,7 +171,7 @@ def trace(
 def compact(
     given: Given,
     sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
-    keep_days: Annotated[float | None, typer.Option(min=0, help="Instead, take out files older than this.")] = None,
+    keep_days: Annotated[float | None, typer.Option(min=0, help="Instead, remove files older than this.")] = None,
     erase: Annotated[
         str | None, typer.Option(metavar="BROKER/SUBSCRIPTION", help="Instead, erase one subscription from the record.")
     ] = None,
@@ -281,7 +282,7 @@ def publish(
 def follow(
     given: Given,
     seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for commits.")] = 10.0,
-    once: Annotated[bool, typer.Option("--once", help="End when all that is there is counted.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when all existing commits are counted.")] = False,
 ) -> None:
     """Reconcile a trail as it grows, until Ctrl-C: OUT/links and OUT/alerts. Goes on where it stopped."""
     from postroad.pipeline.jobs.follow import FollowOptions, run

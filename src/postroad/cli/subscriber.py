@@ -53,12 +53,12 @@ def subscribe(
     durable: Annotated[
         str | None, typer.Option(metavar="NAME", help="Miss nothing between two subscriptions under this name.")
     ] = None,
-    prefetch: Annotated[
-        int | None, typer.Option(min=1, help="Messages of a queue that may come ahead of acknowledgements.")
-    ] = None,
-    overflow: Annotated[Overflow | None, typer.Option(help="What the broker does when this is too slow.")] = None,
+    prefetch: Annotated[int | None, typer.Option(min=1, help="The most unacknowledged messages of a queue.")] = None,
+    overflow: Annotated[Overflow | None, typer.Option(help="What the broker does if this client is too slow.")] = None,
     reconnect: Annotated[bool, typer.Option("--reconnect", help="Connect again when the connection is lost.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Do not say on stderr when messages can come.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Do not print on stderr when the subscription is ready.")
+    ] = False,
     server: Server = "stomp://127.0.0.1:61613",
     directory: Directory = None,
     login: Login = None,

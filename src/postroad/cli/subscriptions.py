@@ -12,7 +12,7 @@ from postroad.cli.stored_items import DEFAULT_ADDRESS, StoredItems, echo_fields
 
 __all__ = ["delete", "list_subscriptions", "purge", "show"]
 
-Client = Annotated[str, typer.Argument(metavar="CLIENT", help="The client-id; - where the client gives none.")]
+Client = Annotated[str, typer.Argument(metavar="CLIENT", help="The client-id; - if the client gives none.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")]
 _KIND = "subscriptions"
 

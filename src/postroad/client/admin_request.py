@@ -21,8 +21,8 @@ __all__ = ["AdminAccess", "admin_reply"]
 
 NONCE_BYTES = 16
 STRANGER = (
-    "whoever answers there does not know the token (which was not sent): another program has the port, or a broker "
-    "with another admin_token_file or none"
+    "the program that answers there does not know the token (which was not sent): another program has the port, or a "
+    "broker with another admin_token_file or none"
 )
 
 
