@@ -172,3 +172,50 @@ def test_a_row_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> N
         kept.add(rows_of("t", f"a > {bound} AND b = {bound}")[0])
     kept.add(rows_of("t", "")[0])
     assert len(kept) == 4
+
+
+# Wider, narrower, whether the one is known to cover the other.
+IMPLIED = [
+    ("a > 1", "a > 2", True),
+    ("a > 2", "a > 1", False),
+    ("a >= 1", "a > 1", True),
+    ("a > 1", "a >= 1", False),
+    ("a <= 5", "a BETWEEN 1 AND 5", True),
+    ("a < 5", "a BETWEEN 1 AND 5", False),
+    ("a > 1", "a = 2", True),
+    ("a > 1", "a = 1", False),
+    ("a > 1", "a <> 7", False),
+    ("a <> 7", "a = 2", True),
+    ("a <> 7", "a > 7", True),
+    ("a <> 7", "a >= 7", False),
+    ("a IS NOT NULL", "a > 1", True),
+    ("a IS NOT NULL", "a IS NULL", False),
+    ("b LIKE 'x%'", "b = 'xy'", True),
+    ("b LIKE '%y'", "b IN ('xy', 'y')", True),
+    ("b LIKE '%y'", "b IN ('xy', 'x')", False),
+    ("b LIKE '%x%'", "b = 'axb'", True),
+    ("b = 'x'", "b IN ('x', 'y')", False),
+    ("b IN ('x', 'y')", "b = 'x'", True),
+    ("b <> 'x'", "b = 'y'", True),
+    ("b <> 'x'", "b NOT IN ('x', 'y')", True),
+    ("b NOT IN ('x', 'y')", "b <> 'x'", False),
+    ("b <> 'x'", "b LIKE 'y%'", True),
+    ("b <> 'yes'", "b LIKE 'y%'", False),
+    ("b LIKE '%oa%'", "b LIKE 'road%'", True),
+    ("b LIKE '%oa%'", "b LIKE '%road'", True),
+    ("b LIKE 'ro%'", "b LIKE 'road%'", True),
+    ("b LIKE 'road%'", "b LIKE 'ro%'", False),
+    ("b LIKE '%ad'", "b LIKE '%road'", True),
+    ("b LIKE 'ro%'", "b LIKE '%road'", False),
+    ("a > 1", "c > 2", False),
+    ("a + 1 > 2", "a = 5", False),  # true, but not seen: programs are not compared
+]
+
+
+@pytest.mark.parametrize(("wider", "narrower", "known"), IMPLIED)
+def test_constraint_covers_another_as_written(wider: str, narrower: str, known: bool) -> None:
+    (one,), (other,) = Selector.parse(wider).disjunction, Selector.parse(narrower).disjunction
+    assert covers((">", one), (">", other)) is known
+    # What a wider row does not ask for cannot keep it from covering; the other way round it does.
+    assert covers((">", one), ("t", (*other, *Selector.parse("z = 1").disjunction[0]))) is known
+    assert not covers(("t", one), (">", other))
