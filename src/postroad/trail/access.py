@@ -1,11 +1,11 @@
 """Who may read what Postroad writes: its owner alone, or a group too.
 
-A directory says it for all that is below it. One of the mode 0700 is its owner's alone: directories in it get 0700,
-files 0600. One of the mode 2750 may be read by its group: directories in it get 2750, files 0640, and the set-group-ID
-bit makes the system give both that group, whichever program writes them. So only who makes the top of a tree needs to
-know of a group, and a compaction by another process keeps to it.
+The mode of a directory applies to everything below it. With mode 0700 only its owner can read it: directories in it get
+0700, files 0600. With mode 2750 its group can read it too: directories in it get 2750, files 0640, and the set-group-ID
+bit makes the system give both to that group, whichever program writes them. So only the program that makes the top of a
+tree needs to know the group, and a compaction by another process follows it.
 
-The mode is given when a file is made, never afterwards: there is no moment in which others can open it.
+A file gets its mode when it is made, never afterwards, so others can never open it in between.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def is_shared(folder: str | Path) -> bool:
 
 
 def make_folder(folder: Path) -> bool:
-    """Make a directory for those who may read its parent's; returns whether this call did.
+    """Make a directory that the readers of its parent can read; returns whether this call made it.
 
     Raises:
         OSError: it cannot be made.
@@ -141,8 +141,7 @@ def claim(folder: Path, group: str | None = None) -> str:
         folder: the directory.
         group: the name of the group that may read it, or None.
 
-    Returns:
-        What is wrong with a directory that was there before, and the command that mends it; empty when nothing is.
+    Returns: What is wrong with an existing directory, and the command that fixes it; empty if nothing is wrong.
 
     Raises:
         AccessError: there is no such group, or this user is not in it.

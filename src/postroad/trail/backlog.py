@@ -1,7 +1,7 @@
-"""Puts what a recorder hands over into the trail, and copes with a disk that does not take it.
+"""Writes the jobs of a recorder to the trail, and copes with a disk that fails.
 
-A full or read-only disk degrades the record, and says so, but never stops messages: rows wait within a bound, then the
-oldest are given up, and the trail names the time they are missing for.
+A full or read-only disk degrades the record, and the broker reports it, but never stops messages: rows wait up to a
+limit, then the oldest are dropped, and the trail names the time for which they are missing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class BacklogStatistics(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A job that is done with: in the trail, or given up."""
+    """A finished job: written to the trail, or given up."""
 
     number: int
     stored: bool
@@ -222,7 +222,7 @@ class Backlog:
         return True
 
     def check(self, now: int) -> None:
-        """Make sure that the trail is still the one that was written to; where it is not, begin another run."""
+        """Make sure that the trail is still the one that was written to; if it is not, begin another run."""
         if self._writer is None or self._pauses(now):
             return
         try:
@@ -235,7 +235,7 @@ class Backlog:
                 self._works(self._writer, now)
 
     def _works(self, writer: TrailWriter, now: int) -> None:
-        """The disk accepts writes again. A trail that was gone is still reported for a while."""
+        """Note that the disk accepts writes again. A trail that was gone is still reported for a while."""
         if self._breaks != writer.breaks:
             self._breaks, self._broken_at = writer.breaks, now
         if self._broken_at is not None and not self._broken_at <= now < self._broken_at + BREAK_TOLD_MS:

@@ -1,8 +1,8 @@
 """Parts of a checkpoint: the entries of all files that have something of one day, as a Parquet file.
 
-Rows are sorted by (table, origin, time), in small row groups with statistics, so that a reader of one id takes out a
-group or two. A file whose times span several days is named in the part of each; one that spans more than `MANY_DAYS`
-(a clock was wrong for a while) in the part `WIDE`, which every reader looks at.
+Rows are sorted by (table, origin, time), in small row groups with statistics, so a reader of one id reads a group or
+two. A file whose times span several days is named in the part of each day; one that spans more than `MANY_DAYS` (a
+clock was wrong for a while) is named in the part `WIDE`, which every reader reads.
 """
 
 from __future__ import annotations

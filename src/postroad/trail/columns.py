@@ -1,4 +1,4 @@
-"""From what a recorder hands over to the tables of the trail: Arrow columns, cut by date."""
+"""Turns the segments of a recorder into tables of the trail: Arrow columns, split by date."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _columns(name: str, segment: Any) -> Any:
 
 def _filter_columns(filters: Sequence[FilterSegment]) -> Any:
     schema = SCHEMAS["filters"]
-    # In the order of the files from the start: a table that is sorted afterwards copies all filters once more.
+    # In the order of the files from the start: sorting the table afterwards would copy all filters again.
     filters = sorted(filters, key=attrgetter(*table_named("filters").sort))
     arrays = []
     for field in schema:
@@ -157,7 +157,7 @@ def _is_sorted(table: Any, keys: Sequence[str]) -> bool:
 def by_date(name: str, table: Any) -> list[tuple[int, Any]]:
     """The rows of each UTC date, as (days since 1970, rows); of at most `MAX_DATES`.
 
-    Where there are more, the dates with the fewest rows go together under the first of them.
+    If there are more, the dates with the fewest rows are joined under the first of them.
     """
     runs = isinstance(table, RunTable)
     days = table.runs.time // DAY_MS if runs else _days(name, table)

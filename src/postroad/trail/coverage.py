@@ -3,10 +3,11 @@
 A *run* is the life of one broker process: what it observed from `since` through `through` (its own clock) is in the
 files of the manifest. Outside of runs, and inside of gaps, nothing is promised: a reader says "not recorded", not "no".
 
-`through` is the watermark of a run: every commit writes it, and so does a recovery from the journal. What a commit has
-of a message it has whole: a broker handles a message in one turn of its event loop, and a part of the record ends
-between two turns. So a row that says how a message came also says where it went on to, whatever was lost later. Only
-what happens to it in later turns can be missing: a delivery from a queue, a message that a link gave back.
+`through` is the watermark of a run: every commit writes it, and so does a recovery from the journal. A commit never has
+a part of what one turn did to a message: a broker handles a message in one turn of its event loop, and a part of the
+record ends between two turns. So a row that says where a message came from also says where it was relayed and delivered
+in that turn, whatever was lost later. Only events of later turns can be missing: a delivery from a queue, or a message
+that a link returned.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class GapReason(StrEnum):
     BEFORE_FIRST = "before the record begins"
     STOPPED = "the broker was stopped, or ran without a record"
     CRASHED = "the broker ended without writing its last records"
-    # A reader of files cannot know whether the process still lives.
+    # A reader of files cannot know whether the process still runs.
     NOT_YET_WRITTEN = "not written: the broker has it in memory, or ended without writing it"
     NOT_ANSWERED = "not written, and the broker does not answer"
     ON_ITS_WAY = "it may still be on its way to this broker"

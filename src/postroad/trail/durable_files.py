@@ -1,4 +1,5 @@
-"""Files that are there whole or not at all, also after a crash: temporary name, force, final name, force again."""
+"""Files that appear whole or not at all, even after a crash: write a temporary file, sync, rename, sync the
+directory."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ LARGE_BYTES = 1 << 20
 
 
 def replace_file(path: Path, data: bytes | memoryview) -> None:
-    """Put a file in place, whole; one of the same name goes.
+    """Write a file atomically; it replaces one of the same name.
 
     Raises:
         TrailWriteError: it could not be written; what was there before is unchanged.
@@ -43,7 +44,7 @@ def replace_file(path: Path, data: bytes | memoryview) -> None:
 
 
 def replace_file_by(path: Path, fill: Callable[[Path], None]) -> None:
-    """Put a file in place, whole, that `fill` writes under another name; one of the same name goes.
+    """Write a file atomically, with `fill` writing the temporary file; it replaces one of the same name.
 
     Raises:
         TrailWriteError: it could not be written; what was there before is unchanged.
@@ -58,7 +59,7 @@ def replace_file_by(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def create_once(path: Path, data: bytes) -> bool:
-    """Put a file in place, whole, if there is none of that name; returns whether this call did.
+    """Write a file atomically if there is none of that name; returns whether this call did.
 
     Raises:
         TrailWriteError: it could not be written.

@@ -8,7 +8,7 @@ __all__ = ["TrailConflictError", "TrailDamageError", "TrailError", "TrailVersion
 
 
 class TrailError(PostroadError):
-    """The trail was asked for something that cannot be."""
+    """A request to the trail that cannot be fulfilled."""
 
 
 class TrailWriteError(TrailError):

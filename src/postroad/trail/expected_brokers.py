@@ -1,4 +1,4 @@
-"""Which brokers a trail should hold, as the plan of a network says; what brokers tell of each other comes beside it."""
+"""The brokers that a trail should contain by the plan of the network, besides those that brokers mention themselves."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reading one Parquet file, and making sure that it is the one the manifest means.
+"""Reads one Parquet file, and verifies that it is the one that the manifest names.
 
-Parquet guards its pages with checksums, but not their headers; the size and the checksums of the footer, of each row
-group and of the whole are in the manifest, and what is read is compared with them first. A file that is cut off,
-damaged, of another table or of another version is refused, so that no answer is made from it.
+Parquet protects its pages with checksums, but not their headers. The manifest has the size of a file and the checksums
+of its footer, of each row group and of the whole; a reader compares them before it decodes anything. A file that is
+truncated, damaged, of another table or of another version is refused, so no answer uses it.
 """
 
 from __future__ import annotations
@@ -212,13 +212,14 @@ class TrailFile(VerifiedFile):
             raise TrailDamageError(self.path, f"of broker {owner.decode(errors='replace')!r}, not {broker}")
 
     def verify(self) -> None:
-        """Compare all of the file with what was written: for those who hand it to a reader of their own.
+        """Compare the whole file with its checksum: for callers that pass it to another reader.
 
         Raises:
             TrailDamageError: it is damaged.
         """
         if not self._entry.crc:
-            # Written by an earlier version: as good as it gets is to decode it, with the checksums of its pages.
+            # Written by an earlier version without checksum: the best check is to decode it, with the checksums of its
+            # pages.
             self.read(self.names)
             return
         found = 0

@@ -45,8 +45,8 @@ __all__ = [
 
 # Measured on passages: 0.5 % smaller than zstd's default of 3 for 15 % more time; higher levels gain nothing more.
 COMPRESSION_LEVEL = 5
-# Filters are nearly random bits, where a search for repeats is lost: measured on Bloom filters a tenth, half and wholly
-# full, the lowest level is as small or smaller, in 12 to 70 % of the time.
+# Filters are nearly random bits, so searching for repetitions is useless: measured on Bloom filters a tenth, half and
+# completely full, the lowest level is as small or smaller, in 12 to 70 % of the time.
 FILTER_COMPRESSION_LEVEL = 1
 # Filters of which less than this share could be saved are not compressed at all. A full Bloom filter of the paper would
 # save 5.5 %, for more time than all else takes that makes a file of it.
@@ -100,7 +100,7 @@ class FileEntry(msgspec.Struct, array_like=True, frozen=True):
 
 
 def origins_of(entries: Iterable[FileEntry]) -> set[int]:
-    """The brokers where messages entered that files tell of, by the manifest's word."""
+    """The brokers where the messages of some files entered, from the manifest."""
     return {group.origin for entry in entries for group in entry.groups if group.origin}
 
 

@@ -49,7 +49,7 @@ MAX_ENTRY_BYTES = 256 << 20
 
 
 class JournalStatistics(NamedTuple):
-    """What the journal did, and how far behind it is."""
+    """What the journal did, and how much waits for the disk."""
 
     position: int
     durable: int
@@ -193,7 +193,7 @@ class Journal:
         sync_directory(self._folder)
 
     def _abandon(self) -> None:
-        """After a failed write: cut the torn end off, and go on in a new segment, whatever became of this one."""
+        """After a failed write: truncate the torn end, and continue in a new segment in any case."""
         if self._file >= 0:
             with suppress(OSError):
                 os.ftruncate(self._file, self._written)
@@ -207,9 +207,10 @@ class Journal:
             self._file = -1
 
     def release(self, through: int, lost: Iterable[tuple[int, int]] = ()) -> int:
-        """The trail has everything up to a position: delete what it covers; returns how many segments went.
+        """Delete the segments that the trail covers, which has everything up to a position; returns how many were
+        deleted.
 
-        The open segment is finished, so that it can go the next time. For the thread that syncs.
+        The open segment is finished, so the next call can delete it. For the thread that syncs.
 
         Args:
             through: the position.
