@@ -1,4 +1,4 @@
-"""Mistakes in settings, in words: the section, what is wrong there, and what could stand there instead."""
+"""Explains mistakes in settings: the section, what is wrong there, and what is allowed instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pyarrow, loaded so that its memory is the C library's.
+"""Loads pyarrow so that it allocates with the C library.
 
 The allocator it brings gives memory back to the system soon after it is free. The thread that writes the record every
 second would then fetch the same pages again each time, hundreds for a megabyte of files, and each giving back disturbs

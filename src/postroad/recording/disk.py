@@ -1,4 +1,4 @@
-"""Work that blocks on a disk, on a thread of its own; and a disk that does not answer."""
+"""Runs work that blocks on a disk on a separate thread, and notices a disk that does not respond."""
 
 from __future__ import annotations
 

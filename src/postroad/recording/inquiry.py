@@ -1,4 +1,4 @@
-"""Asking the running network where a message went: this broker's own record, and others' over the links."""
+"""Asks the running network where a message went: this broker's own record, and those of others over links."""
 
 from __future__ import annotations
 

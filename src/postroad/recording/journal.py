@@ -1,4 +1,4 @@
-"""The journal of a running broker: receipts wait for it, and what it has goes once the trail has it."""
+"""The journal of a running broker: receipts wait for it, and its entries are deleted once the trail has them."""
 
 from __future__ import annotations
 

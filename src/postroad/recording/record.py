@@ -236,7 +236,7 @@ class LiveRecord:
         return "" if self._shipment is None else self._shipment.trouble
 
     async def _keep_up(self) -> None:
-        """Now and then: let go of journal that the trail has, and of trail that need not be kept."""
+        """Called periodically: delete journal that the trail has, and trail beyond its retention."""
         while True:
             await asyncio.sleep(UPKEEP_SECONDS)
             try:

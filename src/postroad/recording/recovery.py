@@ -1,4 +1,4 @@
-"""What earlier processes left in the journal, and the trail does not have, is added to it."""
+"""Adds to the trail what earlier processes left only in the journal."""
 
 from __future__ import annotations
 

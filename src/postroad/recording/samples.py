@@ -1,4 +1,4 @@
-"""What reads cost this broker, for the capacity model: one in some, so that measuring costs next to nothing."""
+"""Samples what reads cost this broker, for the capacity model: few enough that measuring costs almost nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ships the record of a running broker in the background: a store that is slow, away or refuses keeps nothing up."""
+"""Ships the record of a running broker in the background: a slow, unreachable or refusing store delays nothing else."""
 
 from __future__ import annotations
 

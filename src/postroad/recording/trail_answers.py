@@ -1,4 +1,4 @@
-"""What brokers have written that do not answer, where they write to the same trail as this one."""
+"""Answers for brokers that do not respond, from their files, if they write to the same trail as this broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the record of a running broker: takes what the recorder has ready, and has it written off the loop."""
+"""Writes the record of a running broker: takes jobs from the recorder, and runs them on a thread beside the loop."""
 
 from __future__ import annotations
 

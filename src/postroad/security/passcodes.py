@@ -1,4 +1,4 @@
-"""Passcodes as they are stored: slow to compute on purpose, so that a stolen file gives away no passcodes.
+"""Stored passcodes: slow hashes, so a stolen file does not reveal passcodes.
 
 A record is a text in the form that password libraries share: the method, its costs, a salt, the hash. Two methods:
 

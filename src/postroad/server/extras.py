@@ -1,4 +1,4 @@
-"""Libraries that a plain install does not bring: used when they are there, asked for by the extra's name when not."""
+"""Optional libraries: used if installed; otherwise an error names the extra to install."""
 
 from __future__ import annotations
 

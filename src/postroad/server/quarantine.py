@@ -1,4 +1,5 @@
-"""Neighbours that misbehave: each refusal is counted, and who sends what no honest broker sends is kept out a while."""
+"""Neighbours that misbehave: refusals are counted, and a neighbour that sends what no honest broker sends is kept
+out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets about queues on their way through the links: this broker takes its own and passes the others on."""
+"""Packets about queues on links: this broker takes its own and relays the others."""
 
 from __future__ import annotations
 

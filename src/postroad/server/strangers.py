@@ -1,4 +1,4 @@
-"""Connections that have not proved who they are: a bounded number, where a new one replaces an old one.
+"""Connections that have not proved who they are: a bounded number; at the limit a new one replaces an old one.
 
 Refusing new connections at the limit would keep out the awaited neighbour as likely as the attacker. So new ones are
 always admitted, and the oldest connection of the address with the most of them is closed. Addresses of neighbours have

@@ -1,4 +1,5 @@
-"""Links that a test can cut: every connection between two brokers runs through a relay that counts and breaks."""
+"""Links that a test can cut: every connection between two brokers runs through a relay that counts bytes and can
+break."""
 
 from __future__ import annotations
 

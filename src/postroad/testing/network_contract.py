@@ -1,4 +1,4 @@
-"""What a test can do with a network, whichever clock it runs by."""
+"""The contract of a network in a test, in virtual or in real time."""
 
 from __future__ import annotations
 

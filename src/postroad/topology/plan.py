@@ -1,4 +1,4 @@
-"""`Plan`: a network written down: its brokers, links, strategy and promise, as TOML that people read and edit."""
+"""`Plan`: the description of a network: its brokers, links, strategy and promise, as TOML that people read and edit."""
 
 from __future__ import annotations
 

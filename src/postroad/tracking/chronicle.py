@@ -1,4 +1,5 @@
-"""What every recorder keeps alike, exactly: who was there, what went no further, names, aliases, timings, latencies.
+"""What every recorder keeps exactly: subscriptions and links with their times, drops, names, aliases, timings,
+latencies.
 
 These are few compared with the messages. A chronicle collects them in chapters: the open one takes what is reported; a
 closed one belongs to a job, and can be queried until the job is released.

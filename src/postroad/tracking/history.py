@@ -1,4 +1,4 @@
-"""An open history: what it is of, and the times in it. Where its keys are is its recorder's business."""
+"""An open history: its subject and the times in it. Its recorder holds its keys."""
 
 from __future__ import annotations
 

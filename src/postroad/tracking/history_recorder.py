@@ -1,4 +1,4 @@
-"""What the recorders of histories (`bloom` and `sealed`) and the plain log do alike."""
+"""The common base of the recorders of histories (`bloom` and `sealed`) and of the plain log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journey in words and numbers that people and programs read."""
+"""A journey as a document for people and programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who was there when: the times between which subscriptions or links existed."""
+"""The times between which subscriptions or links existed."""
 
 from __future__ import annotations
 

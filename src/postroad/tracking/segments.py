@@ -1,4 +1,4 @@
-"""What recorders hand over to be kept: columns, one named tuple for each table of the trail.
+"""Segments: what recorders seal, as columns, one named tuple for each table of the trail.
 
 A recorder decides what to store and gives it out in these; where and how it is stored is the trail's business. Numbers
 that are unsigned elsewhere (publishers, brokers) are signed 64-bit integers here, because readers of the trail know no

@@ -1,4 +1,4 @@
-"""How a recorder of histories is set up."""
+"""The settings of a recorder of histories."""
 
 from __future__ import annotations
 

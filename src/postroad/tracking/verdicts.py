@@ -1,4 +1,4 @@
-"""What can be said of a message, from best known to least."""
+"""The verdicts of a trace, from best known to least."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a trail, or a table of results, may be: a directory of this machine, or a folder of a store that has a URI.
+"""Places of trails and results: a directory of this machine, or a folder of a store with a URI.
 
 One small layer over pyarrow's file systems. A directory stays a `Path`; a folder of a store is a `StoredPath`, which
 has as much of a path as readers need. Credentials, regions and endpoints are found as pyarrow finds them: for `s3://`

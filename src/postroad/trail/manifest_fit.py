@@ -1,8 +1,8 @@
-"""Whether a manifest is of the files beside it.
+"""Checks that a manifest belongs to the files beside it.
 
-A manifest that was restored from the backup of another trail is whole, and says for which times the record is complete.
-It tells nothing of files that it does not name, so that a message in them would be denied with certainty. Its own files
-are elsewhere: what it names is not here, or is something else.
+A manifest that was restored from the backup of another trail is intact, and says for which times the record is
+complete. It does not name the files that are here, so a message in them would be denied with certainty. Its own files
+are elsewhere: those that it names are missing here, or different.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def pin_fitting(root: Location, broker: int, reads: Reads | None = None) -> Pinn
 
 
 def _misfit(root: Location, pinned: Pinned) -> str:
-    """Why a manifest cannot be of the files beside it; empty if it can."""
+    """Why a manifest cannot belong to the files beside it; empty if it can."""
     sample = _at_both_ends(pinned)
     looked_at = _not_dropped(root, sample, pinned.broker)
     # The latest first: they are the likeliest to be in memory.

@@ -1,7 +1,7 @@
 """Packed lists: ascending unsigned 32-bit numbers in one binary value, 4 bytes each, big-endian; null when empty.
 
-Few distinct lists occur in a file, so that Parquet's dictionary holds them in a few bits a row. Whole columns are
-packed and unpacked at once.
+A file has few distinct lists, so Parquet's dictionary needs a few bits per row. Whole columns are packed and unpacked
+at once.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Paths that a trail names, and the places where they may lead: below the trail, and nowhere else.
+"""Checks the paths that a trail names: they lead to places below the trail, and nowhere else.
 
-Whoever can put a manifest into a trail chooses the paths in it, and retention, sweeps and compactions delete and write
-what manifests name. So a path is taken only in the one form that writers give it, which has no `..`, no root and no
-empty part; and no directory below the trail may be a symbolic link, which would lead elsewhere under a good name.
-The directory of the trail itself may be one: who names it means it.
+Whoever can write a manifest into a trail chooses the paths in it, and retention, sweeps and compactions delete and
+write what manifests name. So a path is accepted only in the one form that writers use, without `..`, root or empty
+parts. No directory below the trail may be a symbolic link, which could lead elsewhere. The directory of the trail
+itself may be one: the user has named it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def refuse_links(root: Location, path: str) -> Location:
 
 
 def delete_below(root: Path, path: str) -> bool:
-    """Delete a file below a trail; returns whether it went. No symbolic link is followed, however late it is made."""
+    """Delete a file below a trail; returns whether it was deleted. No symbolic link is followed, however late it is
+    made."""
     *folders, name = path.split("/")
     descriptor = -1
     with suppress(OSError):

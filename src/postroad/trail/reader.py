@@ -1,7 +1,7 @@
-"""`Trail`: questions about one id, or one time, to a trail directory; milliseconds each, however large the trail is.
+"""`Trail`: answers questions about one id, or one time, from a trail in milliseconds, however large the trail is.
 
-Only files and row groups that the manifest says may have the answer are opened. What is damaged, cut off, foreign or of
-another version is named in `warnings` and left out, and the findings say that the record is not complete there.
+It opens only files and row groups that may have the answer by the manifest. It skips what is damaged, truncated,
+foreign or of another version and names it in `warnings`; the findings then say that the record is not complete there.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ _MANIFESTS = "manifests"
 class Trail:
     """A trail, to ask: a directory, or a folder of a store (`postroad.trail.locations`).
 
-    The manifest of each broker is pinned when it is first needed: later commits are not seen. Where a question is about
-    times beyond it and the broker has a journal, that is read, and the manifest pinned once more. One thread uses it.
+    The manifest of each broker is pinned when it is first needed: later commits are not seen. If a question is about
+    later times and the broker has a journal, the journal is read and the manifest pinned again. One thread uses it.
 
     Attributes:
         reads: files opened and bytes read so far.
@@ -191,8 +191,8 @@ class Trail:
     def _remainders(self, broker: int) -> tuple[Remainder, ...]:
         """What the journal of a broker has beyond its files; read once.
 
-        The journal is read before the manifest, which is pinned anew: what a broker that lives lets go of meanwhile is
-        then in the files.
+        The journal is read before the manifest, which is pinned again: what a running broker deletes from its journal
+        meanwhile is then in the files.
         """
         if broker not in self._journals:
             if not isinstance(self.root, Path):
@@ -216,7 +216,7 @@ class Trail:
             sizes = (path.stat().st_size for path in journal_folder(self.root, broker).iterdir())
             return sum(sizes) <= MAX_JOURNAL_BYTES
         except OSError:
-            # A broker that lives lets go of what it has written.
+            # A running broker deletes from its journal what it has written to the trail.
             return False
 
     def _rows(
@@ -298,7 +298,7 @@ class Trail:
         tolerance: int = DEFAULT_TOLERANCE_MS,
         skew: int = DEFAULT_SKEW_MS,
     ) -> Answer:
-        """The findings of one broker, with the names behind the numbers in them."""
+        """The findings of one broker, with the names for the numbers in them."""
         findings = self.findings(broker, identity, tolerance, skew)
         numbers = {hit.number for hits in (findings.delivered, findings.queued) for hit in hits}
         numbers |= {drop.subscription for drop in findings.dropped if drop.subscription}
@@ -415,7 +415,7 @@ class Trail:
     def named_subscriptions(
         self, broker: int, numbers: Iterable[int], since: int, until: int
     ) -> tuple[NamedSubscription, ...]:
-        """Who stands behind subscription numbers of a time, as far as the record says."""
+        """The subscribers of subscription numbers at a time, as far as the record says."""
         names = table_named("subscriptions").schema.names
         missing = set(numbers)
         if not missing:
@@ -458,7 +458,7 @@ class Trail:
     # --- what is not there -----------------------------------------------------------------------------------------
 
     def may_hide(self) -> list[str]:
-        """Why something that was not found anywhere may have been there all the same; empty where it surely was not.
+        """Why something that was not found may have existed nevertheless; empty if it surely did not.
 
         For questions about all times, such as that for a foreign id: damage, times without a complete record, and
         brokers without a record here.

@@ -1,7 +1,7 @@
-"""Retention: old files go, by age and by size; and files that no reader can be using any more are deleted.
+"""Retention: removes old files by age and by size, and deletes files that no reader can be using any more.
 
-Taking a file out of the manifest and deleting it are two steps, with a grace period between: a reader that pinned the
-manifest before goes on reading.
+Removing a file from the manifest and deleting it are two steps with a grace period between them: a reader that pinned
+the manifest before can continue to read.
 """
 
 from __future__ import annotations

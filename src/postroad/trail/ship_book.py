@@ -1,4 +1,4 @@
-"""What a broker has shipped so far, kept beside its trail, so that shipping goes on where it stopped.
+"""What a broker has shipped so far, kept beside its trail, so shipping continues where it stopped.
 
 A file of lines, each a JSON array: what was put, what is to go there, what went, and what could not be put. A line that
 a crash cut off is left out: what it said is looked up in the store again. Files that a shipped part of the manifest

@@ -1,4 +1,4 @@
-"""Ships the trail of one broker to a store: what is there is a whole trail at each moment, a little behind this one.
+"""Ships the trail of one broker to a store, which has a complete trail at every moment, a little older than this one.
 
 Files go before the change of the manifest that names them, parts before their checkpoint, each under the name it has
 here. No two brokers write the same name, nothing is renamed, and a store shows a file only when all of it has come.

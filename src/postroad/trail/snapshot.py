@@ -1,4 +1,4 @@
-"""One state of a broker's manifest, pinned: what a reader sees stays the same while writers go on.
+"""One state of a broker's manifest, pinned: a reader sees the same while writers continue.
 
 What is damaged is named in `warnings` and becomes a hole in the coverage: never an error, never a confident no.
 """

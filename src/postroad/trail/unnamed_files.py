@@ -1,4 +1,4 @@
-"""Files of a broker that a store holds and no manifest names: taken out here while nobody told the store.
+"""Files of a broker in a store that no manifest names: they were removed here while the store could not be told.
 
 A broker that was away, whose list of shipped files is gone, or that ships to a copy of an earlier place cannot know of
 them otherwise, and what was erased or has expired would stay readable there for ever.

@@ -1,4 +1,4 @@
-"""Writes what a recorder has sealed: one file for each table and date, then one commit to the manifest."""
+"""Writes sealed segments: one file for each table and date, then one commit to the manifest."""
 
 from __future__ import annotations
 
