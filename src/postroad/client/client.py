@@ -246,7 +246,7 @@ class Client:
             ack: `auto` counts a message as done when it is sent; `client` when it or a later one is acknowledged;
                 `client-individual` when it is.
             overflow: what the broker does when this client is too slow; the broker's own choice by default.
-            queue: how many messages may wait here before the connection is not read any more.
+            queue: how many messages may wait here before the client stops reading the connection.
             durable: a name under which the subscription outlives this client: the next client that subscribes under
                 it gets what came in the meantime. A queue needs none.
             prefetch: how many messages of a queue this client may have that it has not acknowledged.
@@ -265,16 +265,16 @@ class Client:
         return Subscription(self._wire, name, topic, where, ack, overflow, queue, tuple(headers))
 
     async def unsubscribe(self, subscription: Subscription) -> None:
-        """Want no more of a subscription. What has arrived can still be taken."""
+        """End a subscription. Messages that have arrived can still be taken."""
         await subscription.unsubscribe()
 
     async def ack(self, message: ReceivedMessage) -> None:
-        """Tell the broker that a message is dealt with; in mode `client`, with all before it."""
+        """Acknowledge a message; in mode `client`, with all earlier ones."""
         line = await self._wire.line()
         await line.write(acknowledgement("ACK", message, line.number))
 
     async def nack(self, message: ReceivedMessage) -> None:
-        """Tell the broker that a message could not be dealt with."""
+        """Refuse a message that could not be processed."""
         line = await self._wire.line()
         await line.write(acknowledgement("NACK", message, line.number))
 
@@ -300,6 +300,6 @@ def _id_of(frame: Frame) -> MessageId:
 
 
 def _check_visible(what: str, text: str, blanks: bool = False) -> None:
-    """Every broker refuses such a name; said here, the mistake shows where it was made."""
+    """Every broker refuses such a name; raised here, the error points at the caller."""
     if (at := first_invisible(text, blanks)) is not None:
         raise ClientError(f"{what} {text!r}: character {at} ({shown(text[at])}) cannot be seen; leave it out")

@@ -1,4 +1,4 @@
-"""Where servers are: one address that was given, or whatever a directory names when it is asked."""
+"""The servers to connect to: one given address, or those that a directory returns."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class DirectoryOfServers:
         self._needs_tls = tls is not None or parts.scheme == "https"
 
     async def addresses(self) -> list[Address]:
-        """Ask for some servers that live; each client is given others first."""
+        """Ask for some live servers; each client gets another one first."""
         try:
             async with asyncio.timeout(self._timeout):
                 reply = await http_request(f"{self._url}/brokers", MOST_BYTES, tls=self._tls)

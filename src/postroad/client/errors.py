@@ -24,7 +24,7 @@ class HttpError(ClientError):
 
 
 class StrangerError(HttpError):
-    """Whoever answers at an admin endpoint does not know its token."""
+    """The program that answers at an admin endpoint does not know its token."""
 
 
 class ConnectionLost(ClientError):

@@ -1,6 +1,6 @@
 """One request over HTTP/1.1, for directories, status pages and admin endpoints: a connection, a request, a reply.
 
-Whatever listens at the address may say anything, so that a reply is bounded before it is read.
+The program at the address may send anything, so the size of a reply is bounded before it is read.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def http_request(
 
     Raises:
         OSError: the address does not accept connections, or the connection broke.
-        HttpError: the address is none, or the reply is not HTTP or too long.
+        HttpError: the address is not valid, or the reply is not HTTP or too long.
     """
     try:
         parts = urlsplit(url)

@@ -1,4 +1,5 @@
-"""Back pressure: what waits for the program is bounded, and at the bound the socket is not read any more."""
+"""Back-pressure: a bounded number of messages waits for the program; at the limit the client stops reading the
+socket."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Intake:
         self._decide()
 
     def close(self) -> None:
-        """Read on whatever waits: the rest is thrown away."""
+        """Keep reading, however much waits: the rest is dropped."""
         self._closing = True
         self._decide()
 
@@ -102,7 +103,7 @@ class Mailbox:
             self._intake.changed(self)
 
     def end(self, error: Exception | None) -> None:
-        """No more will come: for a reason, or because the program wants no more."""
+        """End the mailbox: with the reason, or because the program has unsubscribed."""
         if not self._ended:
             self._ended, self._error = True, error
             self._news.set()

@@ -1,4 +1,4 @@
-"""What a client is to the broker when it publishes: it gives ids by the broker's clock, as far as it knows it."""
+"""A client as a publisher: it gives its messages ids by the broker's clock, as far as it knows that clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arrives: a message as its receiver sees it."""
+"""A received message."""
 
 from __future__ import annotations
 

@@ -23,11 +23,11 @@ Overflow = Literal["spool", "drop-oldest", "push-back", "disconnect"]
 
 
 class Subscription:
-    """What `Client.subscribe` gives.
+    """A subscription, as `Client.subscribe` returns it.
 
     Two ways to use it. `async for message in client.subscribe(…)` subscribes when the loop begins and unsubscribes when
-    it ends. `async with client.subscribe(…) as subscription:` has subscribed when the block begins, so that nothing
-    published from then on is missed, and unsubscribes at its end; inside, loop over it or `get` one by one.
+    it ends. `async with client.subscribe(…) as subscription:` has subscribed when the block begins, so it misses
+    nothing that is published from then on, and unsubscribes at its end; inside, loop over it or `get` one by one.
 
     Attributes:
         id: its name on the connection.
@@ -81,7 +81,7 @@ class Subscription:
         await self._wire.subscribe(self._mailbox, pairs)
 
     async def unsubscribe(self) -> None:
-        """Want no more. What has arrived can still be taken."""
+        """Unsubscribe. Messages that have arrived can still be taken."""
         self._mailbox.end(None)
         await self._wire.unsubscribe(self._mailbox)
 

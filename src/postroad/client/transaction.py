@@ -29,10 +29,11 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 class Transaction:
-    """What `Client.transaction` gives: commits when its block ends, aborts when the block raises.
+    """A transaction, as `Client.transaction` returns it: it commits when its block ends, and aborts when the block
+    raises.
 
-    It lives on one connection: when that is lost, the server drops it, and so do later calls, with an error. Where the
-    client gives the ids, its messages wait here for the commit: ids rise in the order in which messages count.
+    It belongs to one connection: when that is lost, the server drops it, and later calls raise an error. If the client
+    gives the ids, messages wait here for the commit: ids increase in the order in which messages count.
 
     Attributes:
         first_id: after the commit, the id of its first message; the others have the next ones. None without messages.

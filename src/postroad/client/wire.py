@@ -71,7 +71,7 @@ class Wire:
         self._upkeep = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        """Take leave of the server; raises what it still had to refuse."""
+        """Disconnect from the server; raises an error that the server still sends."""
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
@@ -127,7 +127,7 @@ class Wire:
             raise
 
     async def unsubscribe(self, mailbox: Mailbox) -> None:
-        """Want no more of it."""
+        """End a subscription."""
         entry = self._subscribed.pop(mailbox.name, None)
         if entry is None:
             return

@@ -1,7 +1,7 @@
-"""The time by which a broker deletes what is too old: it does not follow a clock that is set forward by mistake.
+"""The clock by which a broker deletes what is too old: it does not follow a clock that is set forward by mistake.
 
-A clock that jumps a month ahead would make all that has an age a month older, and a trail of thirty days would be gone
-within the minute. So the age clock goes with the machine's own count of time, and takes over a jump only later:
+If a clock jumped a month ahead, everything with an age would be a month older, and a trail of thirty days would be gone
+within the minute. So the age clock follows the machine's monotonic clock, and accepts a jump only later:
 
 Rule 1: a jump of the clock while the broker runs does not count at first. A clock that is set back again takes back
         what it had jumped.
@@ -75,7 +75,7 @@ class AgeClock:
         self._kept_at: int | None = None
 
     def begin(self) -> None:
-        """Go on from where an earlier process was; reads a file."""
+        """Continue from the time of an earlier process; reads a file."""
         earlier = self._read()
         if earlier is None:
             return
