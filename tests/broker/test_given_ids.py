@@ -16,8 +16,7 @@ from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS
 from postroad.trail.coverage import RESENT_MS
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from postroad.tracking.contract import Rows
 
 BROKER = 7
 TOLERANCE = 500
@@ -32,7 +31,7 @@ class Kept(NoRecorder):
         self.publishers: list[tuple[int, str]] = []
         self.out_of_time: list[MessageId] = []
 
-    def dropped(self, batch: Batch, rows: NDArray[np.int64], link: int, reason: str, now: int) -> None:
+    def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
         assert (link, reason) == (0, "out of time")
         self.out_of_time += [batch.message(row).id for row in rows.tolist()]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from postroad.server import Service
 
 DAY = 86_400_000
+HOUR = 3_600_000
 
 
 def test_jump_of_the_clock_gives_up_nothing_that_waits_or_is_retained(
@@ -62,9 +63,9 @@ def test_message_that_enters_long_after_the_time_in_its_id_is_on_record_before_i
         # Its record is written when the broker stops, or when somebody waits for it.
         async with service(tmp_path, tracking=TrackingConfig(trail=str(tmp_path / "trail"))) as broker:
             client = await Client.connect(broker.port, **{"postroad-ids": "client"})
-            numbers = (int(client.connected.headers[f"postroad-{name}"]) for name in ("publisher", "broker"))
-            late = MessageId(*numbers, wall_clock() - 3_600_000, 0)
-            client.publish("news", receipt="1", **{"message-id": str(late)})
+            told = client.connected.headers
+            late = MessageId(int(told["postroad-publisher"]), int(told["postroad-broker"]), wall_clock() - HOUR, 0)
+            client.send("SEND", destination="/topic/news", receipt="1", **{"message-id": str(late)})
             while (frame := await client.frame()).headers["receipt-id"] != "1":
                 assert frame.headers["receipt-id"] == "postroad-clock"
             assert "tracked" not in frame.headers
