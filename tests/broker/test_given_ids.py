@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.broker import Broker, BrokerError, Limits, NoRecorder, PublisherNumbers
+from postroad.broker.given_ids import FAR_MS
 from postroad.messages import Batch, Draft, MessageId
+from postroad.trail import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS
+from postroad.trail.coverage import RESENT_MS
+
+if TYPE_CHECKING:
+    from postroad.tracking.contract import Rows
 
 BROKER = 7
 TOLERANCE = 500
@@ -22,6 +29,11 @@ class Kept(NoRecorder):
     def __init__(self) -> None:
         self.ids: list[MessageId] = []
         self.publishers: list[tuple[int, str]] = []
+        self.out_of_time: list[MessageId] = []
+
+    def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
+        assert (link, reason) == (0, "out of time")
+        self.out_of_time += [batch.message(row).id for row in rows.tolist()]
 
     def accepted(self, batch: Batch, now: int) -> None:
         self.ids += [message.id for message in batch]
@@ -209,3 +221,18 @@ def test_publisher_is_known_again_after_a_restart_by_its_token_and_only_so() -> 
     new, _ = core.assigns_ids(session := core.attached("ann"), "new", NOW)
     core.detached(session, NOW, for_good=True)
     assert core.assigns_ids(core.attached("ann"), "new", NOW, (new.number, new.token))[0].number != new.number
+
+
+def test_ids_far_from_the_time_at_which_they_enter_are_on_record_as_such() -> None:
+    recorder = Kept()
+    core = broker(recorder)
+    session = core.attached("feed")
+    core.publications.assigns_ids(session, "token", NOW)
+    offsets = [-60_000, -FAR_MS - 1, -FAR_MS, -TOLERANCE - 1, 0, FAR_MS, FAR_MS + 1, 60_000]
+    for offset in offsets:
+        given = tails(1, (NOW + offset) << 16)
+        _, admission = core.receive_identified(batch_of(given), session, NOW)
+        assert admission.is_far == (abs(offset) > FAR_MS)
+    assert [given.time - NOW for given in recorder.out_of_time] == [-60_000, -FAR_MS - 1, FAR_MS + 1, 60_000]
+    # All others are where readers of the record look for them.
+    assert min(DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, RESENT_MS) >= FAR_MS

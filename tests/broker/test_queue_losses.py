@@ -304,3 +304,20 @@ def test_message_that_comes_back_while_a_queue_is_purged_stays_and_those_that_wa
     scene.answer(session, again)
     scene.settle()
     assert [each.body for each in scene.take()] == ["later"]
+
+
+def test_refused_message_is_handed_out_again_in_time_after_the_clock_was_set_back() -> None:
+    scene = QueueScene()
+    reader = scene.core.attached("reader")
+    scene.consume(reader, "a")
+    hour = 3_600_000
+    scene.now += hour
+    scene.send(["1"])
+    (got,) = scene.take()
+    scene.answer(reader, got, positive=False)
+    assert scene.core.redeliveries is not None
+    due = scene.core.redeliveries.due()
+    assert due is not None
+    # The driver comes when it is due, and the clock has gone back meanwhile.
+    scene.later(due - scene.now - hour)
+    assert [again.body for again in scene.take()] == ["1"]

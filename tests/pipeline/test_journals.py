@@ -91,6 +91,22 @@ def test_messages_in_the_journal_of_a_dead_broker_are_traced(
     assert "never accepted" in {verdict for verdict, _ in found.values()}
 
 
+def test_messages_that_entered_long_after_the_time_of_their_id_are_found_in_the_journal(tmp_path: Path) -> None:
+    root = tmp_path / "trail"
+    crashed(root)
+    # The files are complete for the time of the id.
+    late = MessageId(7, DEAD, NOON + 20_000, 0)
+    journal = Journal(root, DEAD)
+    recorder = Journaled(ExactRecorder(DEAD, NOON, 60_000, 1 << 24), journal.append)
+    recorder.accepted(message(late.time), TIMES[-1] + 60_001)
+    journal.append(turn_entry(TIMES[-1] + 60_002), ends_turn=True)
+    journal.sync()
+    ids = tmp_path / "ids.txt"
+    ids.write_text(f"{late}\n")
+    run_job("trace", trace.run, TraceOptions(root, tmp_path / "out", ids=ids))
+    assert verdicts(tmp_path / "out") == one_by_one(root, ids) == {str(late): ("matched nobody", 1.0)}
+
+
 def test_journal_that_is_too_large_or_damaged_leaves_a_gap_and_no_confident_no(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,3 +157,38 @@ def test_a_subscriber_that_leaves_much_behind_is_recorded_row_by_row_in_bounded_
     assert rows == [2 * ROWS] * 5 + [ROWS]
     found = Trail(tmp_path).findings(BROKER, MessageId(7, BROKER, NOON + 3_000, 3), tolerance=0, skew=0)
     assert [(drop.subscription, drop.reason) for drop in found.dropped] == [(5, "session closed")]
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_who_waits_for_the_record_learns_that_it_is_written_or_that_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    # A disk may take its time, but one that fails is not waited for.
+    monkeypatch.setattr(writer_module, "PATIENCE_SECONDS", PATIENCE if works else 0.3)
+    told: list[tuple[bool, bool]] = []
+
+    async def talk() -> None:
+        recorder = ExactRecorder(BROKER, NOON, persist_ms=3_600_000)
+        backlog = Backlog(lambda now: TrailWriter(tmp_path, BROKER, now), 1 << 24)
+        now = NOON
+        keeper = RecordWriter(recorder, backlog, lambda: now)
+        await keeper.start()
+        now = NOON + 3_000
+        if not works:
+            monkeypatch.setattr(TrailWriter, "commit", refuse)
+        for second in (1, 2):
+            recorder.accepted(messages(second), NOON + 1_000 * second)
+            there = MessageId(7, BROKER, NOON + 1_000 * second, 0)
+            keeper.when_written(lambda written, there=there: told.append((written, is_there(there))))  # type: ignore[misc]
+        await until(lambda: len(told) == 2)
+        monkeypatch.undo()
+        await keeper.stop()
+
+    def is_there(message: MessageId) -> bool:
+        return Trail(tmp_path).findings(BROKER, message).accepted is not None
+
+    def refuse(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    run(talk)
+    assert told == [(works, works)] * 2

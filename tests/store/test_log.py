@@ -283,6 +283,22 @@ def test_interval_syncs_when_it_is_due_and_not_before() -> None:
     assert due.syncs
 
 
+def test_interval_syncs_in_time_after_the_clock_was_set_back() -> None:
+    hour = 3_600_000
+    log, disk = Log(StoreSettings(fsync="interval", interval_ms=100)), SimulatedDisk()
+    cursor = log.open_cursor(1)
+    log.append(batch_of(1, 0, 3), [(cursor, np.arange(3))], hour)
+    commit = log.take_commit(hour)
+    assert commit is not None
+    assert not commit.syncs
+    carry_out(commit, disk)
+    log.committed(commit)
+    # The timer of the driver comes 100 ms later, and the clock has gone back meanwhile.
+    due = log.take_commit(100)
+    assert due is not None
+    assert due.syncs
+
+
 def test_interval_syncs_early_when_much_was_written() -> None:
     log, disk = Log(StoreSettings(fsync="interval", interval_ms=10**9)), SimulatedDisk()
     cursor = log.open_cursor(1)

@@ -129,6 +129,16 @@ def test_a_segment_that_cannot_even_be_begun_is_no_damage(tmp_path: Path, monkey
     assert (found, warnings, missing) == ([b"x" * 20, b"y"], [], [])
 
 
+def test_a_disk_that_takes_a_few_bytes_at_a_time_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:3]))
+    journal = Journal(tmp_path, 4)
+    for text in (b"one", b"two"):
+        journal.append(text)
+        journal.sync()
+    assert entries_in(tmp_path) == ([b"one", b"two"], [])
+
+
 def test_a_disk_that_takes_nothing_keeps_entries_waiting_within_a_bound(tmp_path: Path) -> None:
     journal = Journal(tmp_path, 4, max_waiting_bytes=100)
     (tmp_path / "journal").write_text("in the way")

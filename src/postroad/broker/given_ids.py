@@ -8,7 +8,8 @@ Rule 3: a publisher that lost its connection may return as the same one, with it
     broker the token still proves the identity (`AssigningPublishers.secret`). That number is lost then, and repeated
     messages are looked up among the ids that were stored.
 Rule 4: an id whose time is further from the broker's than the tolerance is accepted, and the publisher learns how far
-    its clock is off.
+    its clock is off. If it is further than `FAR_MS`, the record says so, and its receipt waits until that is on disk:
+    readers of the record look for a message around the time in its id, and would deny it if it were lost.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from postroad.broker.numbers import PublisherNumbers
     from postroad.messages.columns import Ids
 
-__all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "AssigningPublisher", "AssigningPublishers", "IdAdmission"]
+__all__ = ["DEFAULT_SKEW_TOLERANCE_MS", "FAR_MS", "AssigningPublisher", "AssigningPublishers", "IdAdmission"]
 
 # With this, a history that is open for a second or more needs at most one filter more for skewed ids (twice the
 # tolerance is one opening time). Synchronised clocks are within tens of milliseconds, and half a round trip around the
 # world, the error of a client's measurement, is below 200.
 DEFAULT_SKEW_TOLERANCE_MS = 500
+
+# Readers of the record look for a message from so long before its id's time on (`DEFAULT_SKEW_MS` of the trail), and
+# expect messages that are sent again for as long after a restart (`RESENT_MS`).
+FAR_MS = 5_000
 
 _COUNTER_BITS = np.uint64(16)
 # 128 bits cannot be guessed.
@@ -47,6 +52,7 @@ class IdAdmission(NamedTuple):
         refusal: why that row may not enter; None if all may.
         skewed: how many of the rows that enter have a time out of tolerance.
         first_skewed: the first of them.
+        is_far: one of them has a time further than `FAR_MS` from the broker's.
     """
 
     resent: int
@@ -54,6 +60,7 @@ class IdAdmission(NamedTuple):
     refusal: str | None = None
     skewed: int = 0
     first_skewed: MessageId | None = None
+    is_far: bool = False
 
 
 class AssigningPublisher:
@@ -108,12 +115,14 @@ class AssigningPublisher:
         self._heard = int(tails[end - 1])
         resent = 0 if self._mark < 0 else int(np.searchsorted(tails[:end], np.uint64(self._mark), "right"))
         times = (tails[resent:end] >> _COUNTER_BITS).astype(np.int64)
-        off = np.abs(times - now) > tolerance
+        distances = np.abs(times - now)
+        off = distances > tolerance
         skewed = int(np.count_nonzero(off))
+        is_far = bool(skewed or tolerance > FAR_MS) and bool((distances > FAR_MS).any())
         if not skewed:
-            return IdAdmission(resent, end, refusal)
+            return IdAdmission(resent, end, refusal, is_far=is_far)
         first = MessageId.of(self._head, int(tails[resent + int(off.argmax())]))
-        return IdAdmission(resent, end, refusal, skewed, first)
+        return IdAdmission(resent, end, refusal, skewed, first, is_far)
 
     def _refusal(self, ids: Ids, row: int) -> str:
         head, tail = ids[row].tolist()

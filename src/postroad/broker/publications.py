@@ -8,11 +8,13 @@ import numpy as np
 
 from postroad.broker.aliases import record_aliases
 from postroad.broker.errors import BrokerError
-from postroad.broker.given_ids import AssigningPublishers, IdAdmission
+from postroad.broker.given_ids import FAR_MS, AssigningPublishers, IdAdmission
 from postroad.broker.outbox import Outbox
 from postroad.broker.turns import Work
 from postroad.messages import IdGenerator
 from postroad.messages.columns import SOURCE
+from postroad.messages.id_columns import TIME_SHIFT
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -165,6 +167,9 @@ class LocalPublications:
         outbox = self.receive(entering, source, now, queued) if len(entering) else Outbox()
         if outbox.unstorable or source.unstored:
             return outbox, admission
+        if admission.is_far:
+            distances = np.abs((entering.ids[:, 1] >> TIME_SHIFT).astype(np.int64) - now)
+            self._core.recorder.dropped(entering, np.flatnonzero(distances > FAR_MS), 0, Detour.OUT_OF_TIME, now)
         publisher.last = last
         return outbox, admission
 

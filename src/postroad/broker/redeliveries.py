@@ -112,7 +112,9 @@ class Redeliveries:
     def take_due(self, now: int) -> dict[int, NDArray[np.int64]]:
         """Return rows whose time has come, by the number of their cursor: they wait again for any consumer."""
         taken: dict[int, list[NDArray[np.int64]]] = {}
-        for due in [each for each in self._waiting if each <= now]:
+        # Nothing is due later than this, unless the clock was set back: then it is due now.
+        latest = now + max(QUANTUM_MS, self.settings.max_redelivery_ms) + QUANTUM_MS
+        for due in [each for each in self._waiting if not now < each <= latest]:
             for number, rows in self._waiting.pop(due).items():
                 taken.setdefault(number, []).append(rows.runs.places())
         return {number: self._give_back(number, np.concatenate(parts)) for number, parts in taken.items()}

@@ -31,6 +31,7 @@ _DETOURS = {
     "comes again": "[yellow]came back, to be handed out again[/] at {at}: refused, or its consumer was gone",
     "handed out again": "[dim]handed out again at {at}[/]",
     "retained": "[dim]retained from {at} on: nobody wanted it here, and later subscribers may get it[/]",
+    "out of time": "[dim]entered at {at}, far from the time in its id[/]",
     "in order": "[dim]kept back until {at}[/]",
     "resumed": "[dim]had its turn at {at}[/]",
     "sent on": "[dim]found a way to {where} at {at}[/]",

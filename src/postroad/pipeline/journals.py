@@ -19,7 +19,6 @@ from postroad.pipeline.sources import Damage
 from postroad.tracking import ExactRecorder
 from postroad.trail import (
     DEFAULT_SKEW_MS,
-    DEFAULT_TOLERANCE_MS,
     SCHEMAS,
     Reads,
     TrailFile,
@@ -31,7 +30,7 @@ from postroad.trail import (
     remainders,
 )
 from postroad.trail.backlog import GIVEN_UP
-from postroad.trail.coverage import GapReason, joined
+from postroad.trail.coverage import FOREVER, GapReason, joined
 from postroad.trail.journal import SegmentEntries
 
 if TYPE_CHECKING:
@@ -98,10 +97,12 @@ def _is_small(root: Path, broker: int) -> bool:
 
 
 def _is_open(pinned: Pinned, spots: Spots | None) -> bool:
-    """Return whether a run of the broker ends without a close in the times that are asked about."""
+    """Return whether a run of the broker ends without a close in the times that are asked about, or later.
+
+    A message may enter, or be handed on, long after its id's time.
+    """
     since = 0 if spots is None else spots.since - DEFAULT_SKEW_MS
-    until = 2**62 if spots is None else spots.until + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS
-    return any(gap.reason in _OPEN for gap in gaps_within(pinned.runs, pinned.holes, since, since, until))
+    return any(gap.reason in _OPEN for gap in gaps_within(pinned.runs, pinned.holes, since, since, FOREVER))
 
 
 def _tables(broker: int, part: Remainder) -> dict[str, Any]:

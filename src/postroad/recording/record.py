@@ -143,13 +143,18 @@ class LiveRecord:
 
     @property
     def waits(self) -> bool:
-        """Whether receipts have to wait until the record is safe: with a journal."""
+        """Whether all receipts have to wait until the record is safe: with a journal."""
         return self._journal is not None
 
     def when_safe(self, action: Callable[[bool], None]) -> None:
-        """Call this with True once all that was recorded so far would survive a crash, with False if it would not."""
-        assert self._journal is not None
-        self._journal.when_safe(action)
+        """Call this with True once all that was recorded so far would survive a crash, with False if it would not.
+
+        Without a journal the record is written to the trail soon.
+        """
+        if self._journal is not None:
+            self._journal.when_safe(action)
+        else:
+            self._writer.when_written(action)
 
     async def start(self) -> None:
         """Add what a crash left in the journal to the trail, and begin to write.

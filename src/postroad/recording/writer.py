@@ -26,6 +26,13 @@ LOOK_SECONDS = 0.25
 # How often a trail that nothing is written to is looked at, whether it is still there: one read of a small file.
 CHECK_SECONDS = 2.0
 
+# For those who wait for it the record is written at once, but no more often than this: each time makes files.
+HURRY_SECONDS = 1.0
+# How long somebody waits for that; then the disk counts as one that did not take it.
+PATIENCE_SECONDS = 10.0
+# Those who wait; beyond it the first are told that it is not written.
+MOST_WAITING = 100_000
+
 # When a part of the record is not written after so long, trouble is told, and the loop waits for it no longer. Making
 # filters of a full buffer takes some seconds, several times that on a processor that has much else to do.
 HANG_SECONDS = 60.0
@@ -51,6 +58,23 @@ class Handed(NamedTuple):
     covers: int
     position: int
     at: int
+
+
+class _Waiting:
+    """Somebody who waits until what was recorded is written.
+
+    Attributes:
+        action: what to call.
+        since: when it began to wait, by the loop's clock.
+        jobs: the first and the last job that may have what it waits for; None before they are made.
+    """
+
+    __slots__ = ("action", "jobs", "since")
+
+    def __init__(self, action: Callable[[bool], None], since: float) -> None:
+        self.action = action
+        self.since = since
+        self.jobs: tuple[int, int] | None = None
 
 
 class RecordWriter:
@@ -97,6 +121,10 @@ class RecordWriter:
         self._looked = self._latest = self.released_through = clock()
         self._set_back: list[tuple[int, int]] = []
         self._trouble = ""
+        self._waiting: deque[_Waiting] = deque()
+        self._hurried = -HURRY_SECONDS
+        # The last job that was given up.
+        self._lost = -1
 
     @property
     def trouble(self) -> str:
@@ -122,6 +150,7 @@ class RecordWriter:
                 await self._write(at_once=True)
             except Exception:
                 log.exception("internal error", extra={"where": "tracking"})
+            self._answer()
             if not self._hangs:
                 await is_done(self._thread.do(lambda: self._backlog.close(self._clock())), HANG_SECONDS)
             self._tell()
@@ -141,12 +170,46 @@ class RecordWriter:
                 # A defect here must not end the record, still less the broker.
                 log.exception("internal error", extra={"where": "tracking"})
 
+    def when_written(self, action: Callable[[bool], None]) -> None:
+        """Write all that was recorded so far soon; call this with True once it is in the trail, or with False.
+
+        Nobody waits longer than `PATIENCE_SECONDS` for a disk.
+        """
+        loop = asyncio.get_running_loop()
+        self._waiting.append(_Waiting(action, loop.time()))
+        if len(self._waiting) > MOST_WAITING:
+            _call(self._waiting.popleft().action, False)
+        loop.call_later(PATIENCE_SECONDS, self._answer)
+
+    def _answer(self) -> None:
+        """Tell those whose jobs are done with, in order, and those who have waited too long."""
+        now = asyncio.get_running_loop().time()
+        while self._waiting:
+            first = self._waiting[0]
+            is_done = first.jobs is not None and first.jobs[1] not in self._handed
+            if not is_done and now < first.since + PATIENCE_SECONDS:
+                break
+            self._waiting.popleft()
+            _call(first.action, is_done and first.jobs is not None and self._lost < first.jobs[0])
+
     async def keep(self, force: bool = False) -> None:
         """Take what is ready and write it; with `force`, all there is. Waits for a disk within `HANG_SECONDS`."""
-        self._collect(force)
+        now = asyncio.get_running_loop().time()
+        hurries = now >= self._hurried + HURRY_SECONDS and any(one.jobs is None for one in self._waiting)
+        if hurries:
+            self._hurried = now
+        self._collect(force or hurries)
         await self._write(at_once=force)
+        self._answer()
 
     def _collect(self, force: bool) -> None:
+        """Take what is ready; with `force`, all there is."""
+        self._take(force)
+        for one in self._waiting if force else ():
+            if one.jobs is None:
+                one.jobs = min(self._handed, default=self._lost + 1), max(self._handed, default=-1)
+
+    def _take(self, force: bool) -> None:
         now, position = self._clock(), self._position()
         if self._looked - now > SET_BACK_MS:
             # What is told from now on is of times that the trail says are complete. The last look may have been long
@@ -194,6 +257,8 @@ class RecordWriter:
     def _release(self, number: int, stored: bool) -> Handed:
         self._recorder.release(number)
         handed = self._handed.pop(number)
+        if not stored:
+            self._lost = number
         self.released_through = max(self.released_through, handed.through)
         if self._kept is not None:
             self._kept(handed, stored)
@@ -240,3 +305,11 @@ class RecordWriter:
         elif self._trouble and not trouble:
             log.warning("tracking works again", extra={"given_up": self._backlog.statistics().given_up})
         self._trouble = trouble
+
+
+def _call(action: Callable[[bool], None], written: bool) -> None:
+    try:
+        action(written)
+    except Exception:
+        # One connection's defect must not keep the others' receipts back.
+        log.exception("internal error", extra={"where": "tracking"})

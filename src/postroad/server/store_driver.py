@@ -261,7 +261,9 @@ class StoreDriver:
     def _set_timer(self, store: Log) -> None:
         due = store.sync_due()
         if due is not None and self._timer is None:
-            self._timer = self._loop.call_later(max(0, due - self._clock()) / 1_000, self._sync)
+            # No longer than the interval, whatever the clock says by then.
+            delay = min(max(0, due - self._clock()), self._settings.interval_ms)
+            self._timer = self._loop.call_later(delay / 1_000, self._sync)
 
     def _sync(self) -> None:
         self._timer = None

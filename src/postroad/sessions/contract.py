@@ -218,7 +218,7 @@ class RecordSafety(Protocol):
 
     @property
     def waits(self) -> bool:
-        """Return whether receipts have to wait until the record is safe."""
+        """Return whether all receipts have to wait until the record is safe."""
 
     def when_safe(self, action: Callable[[bool], None]) -> None:
         """Call `action` with True once all that was recorded so far survives a crash, with False if it would not."""

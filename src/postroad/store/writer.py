@@ -161,6 +161,11 @@ class LogWriter:
             return None
         return self._unsynced_since + self._settings.interval_ms
 
+    def _is_sync_due(self, now: int) -> bool:
+        since, due = self._unsynced_since, self.sync_due()
+        # A clock that was set back does not make the wait longer.
+        return since is not None and due is not None and not since <= now < due
+
     def add(self, kind: Kind, payload: bytes, durable: bool, catalogued: int = 0) -> int:
         """Take a record; return its number."""
         pending = _Pending(kind, self.number, payload, durable, catalogued)
@@ -181,8 +186,7 @@ class LogWriter:
         """Return everything that waits as one commit; None if there is nothing, or the last one is not finished."""
         if self._commit is not None:
             return None
-        due = self.sync_due()
-        is_due = (due is not None and now >= due) or self._unsynced_bytes > MAX_UNSYNCED_BYTES
+        is_due = self._is_sync_due(now) or self._unsynced_bytes > MAX_UNSYNCED_BYTES
         if not self.has_queued and not is_due and not self.dead():
             return None
         taken, self._queue = self._queue, []

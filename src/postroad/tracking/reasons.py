@@ -37,6 +37,9 @@ class Detour(StrEnum):
     COMES_AGAIN = "comes again"
     # It was handed out again after it came back.
     HANDED_AGAIN = "handed out again"
+    # When it entered, its id's time was long over, or still to come: its publisher could not send it before, or has a
+    # wrong clock.
+    OUT_OF_TIME = "out of time"
     # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
     RETAINED = "retained"
 
@@ -44,7 +47,7 @@ class Detour(StrEnum):
 # To look up texts of the record.
 DETOURS: frozenset[str] = frozenset(Detour)
 # Waits without a bound, as long as they last: a message may be handed on hours after its id's time.
-WAITS_LONG: frozenset[str] = frozenset({Detour.HELD, Detour.SENT_ON, Detour.COMES_AGAIN})
+WAITS_LONG: frozenset[str] = frozenset({Detour.HELD, Detour.SENT_ON, Detour.COMES_AGAIN, Detour.OUT_OF_TIME})
 # What begins a wait at a broker, and what ends it.
 _WAITS = (
     (Detour.HELD, Detour.SENT_ON),

@@ -23,6 +23,7 @@ __all__ = [
     "replace_file",
     "replace_file_by",
     "sync_directory",
+    "write_whole",
 ]
 
 # Readers and retention know from this ending that a file is not finished.
@@ -86,11 +87,16 @@ def create_once(path: Path, data: bytes) -> bool:
 def _write(path: Path, data: bytes | memoryview) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(descriptor, left) :]
+        write_whole(descriptor, data)
     finally:
         os.close(descriptor)
+
+
+def write_whole(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all of the bytes: one call may write only a part of them, as on a disk that is nearly full."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def _written(path: Path, fill: Callable[[Path], None]) -> Path:

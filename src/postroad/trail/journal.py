@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from postroad.tracking.journaled_recorder import segment_entry
 from postroad.trail.access import create
-from postroad.trail.durable_files import make_directory, sync_directory
+from postroad.trail.durable_files import make_directory, sync_directory, write_whole
 from postroad.trail.errors import TrailWriteError
 from postroad.trail.paths import refuse_links
 
@@ -165,9 +165,7 @@ class Journal:
             self._finish()
         if self._file < 0:
             self._open()
-        left = memoryview(data)
-        while left:
-            left = left[os.write(self._file, left) :]
+        write_whole(self._file, data)
         os.fdatasync(self._file)
         self._written += len(data)
 
@@ -188,7 +186,7 @@ class Journal:
         self._file = create(self._path, os.O_EXCL)
         begin = segment_entry(self._last_durable)
         head = MAGIC + (_HEAD.pack(len(begin), zlib.crc32(begin)) + begin if begin else b"")
-        os.write(self._file, head)
+        write_whole(self._file, head)
         self._written = len(head)
         sync_directory(self._folder)
 

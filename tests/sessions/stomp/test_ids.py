@@ -12,10 +12,13 @@ from postroad.protocols.stomp import encode_frame
 from tests.server.scene import Scene, bodies
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from postroad.protocols.stomp import Frame
     from tests.server.scene import Talker
 
 TOLERANCE = 500
+MINUTE = 60_000
 
 
 class Publisher:
@@ -221,3 +224,46 @@ def test_a_transaction_with_an_id_that_is_refused_publishes_nothing(second: str)
     publisher.talker.say("COMMIT", {"transaction": "t"})
     assert publisher.talker.error().startswith("COMMIT: ")
     assert bodies(reader) == []
+
+
+class SlowRecord:
+    """A record without a journal that is written when the test says so."""
+
+    trouble = ""
+    waits = False
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[bool], None]] = []
+
+    def when_safe(self, action: Callable[[bool], None]) -> None:
+        self.waiting.append(action)
+
+
+def test_receipt_of_an_id_far_from_its_time_waits_for_the_record_and_later_ones_wait_with_it() -> None:
+    scene = Scene()
+    record = scene.dispatcher.record = SlowRecord()
+    publisher = Publisher(scene)
+    publisher.send(publisher.id(off=-MINUTE), receipt="late")
+    publisher.send(publisher.id(), receipt="in time")
+    assert [frame.headers["receipt-id"] for frame in publisher.heard()] == ["postroad-clock"]
+    assert len(record.waiting) == 2
+    for action in record.waiting:
+        action(True)
+    assert [frame.headers["receipt-id"] for frame in publisher.heard()] == ["late", "in time"]
+    # From here on nothing has to wait.
+    publisher.send(publisher.id(1), receipt="next")
+    assert [frame.headers["receipt-id"] for frame in publisher.heard()] == ["next"]
+
+
+def test_receipt_of_a_transaction_with_an_id_far_from_its_time_waits_for_the_record() -> None:
+    scene = Scene()
+    record = scene.dispatcher.record = SlowRecord()
+    publisher = Publisher(scene)
+    publisher.talker.say("BEGIN", {"transaction": "t"})
+    publisher.send(publisher.id(off=-MINUTE), transaction="t")
+    publisher.talker.say("COMMIT", {"transaction": "t", "receipt": "all"})
+    assert "all" not in [frame.headers["receipt-id"] for frame in publisher.heard()]
+    (action,) = record.waiting
+    action(False)
+    (receipt,) = publisher.heard()
+    assert (receipt.headers["receipt-id"], receipt.headers["tracked"]) == ("all", "false")

@@ -96,6 +96,8 @@ class StompPublications:
         outbox, admission = self._dispatcher.publish_identified(batch, self._session, together, queued)
         if admission.first_skewed is not None:
             self._correct(admission.first_skewed, self._dispatcher.clock())
+        if admission.is_far:
+            self._receipts.wait_for_record()
         return admission if self._may_publish(outbox) else None
 
     def _correct(self, skewed: MessageId, now: int) -> None:

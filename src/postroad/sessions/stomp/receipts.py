@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.protocols.stomp import Version
     from postroad.protocols.stomp.columns import Columns
+    from postroad.sessions.contract import RecordSafety
     from postroad.sessions.dispatch import Dispatcher
 
 __all__ = ["Receipts"]
@@ -44,11 +45,18 @@ class Receipts:
         self._mark = 0
         # How many receipts wait for the store, or for rows that may still have to be stored.
         self._waiting = 0
+        # Whether the next receipt waits for the record in any case, and how many receipts wait for it.
+        self._is_far = False
+        self._unrecorded = 0
 
     def begin(self) -> None:
         """Remember where the store is: `_waits` compares with it."""
         if self._dispatcher.store is not None:
             self._mark = self._dispatcher.store.mark
+
+    def wait_for_record(self) -> None:
+        """Let the next receipt wait until what it confirms is on disk in the record, and the following ones with it."""
+        self._is_far = True
 
     def messages(self, batch: Batch, receipts: Columns, source: Session, resent: bool = False) -> None:
         """Confirm the rows that ask for it: `receipts` says where in the buffer the receipt id of each row is, or -1.
@@ -63,7 +71,7 @@ class Receipts:
         if record is not None and record.trouble:
             untracked = _untracked(confirmed.tobytes())
             self._when_stored(lambda: self._send(untracked), waits, source)
-        elif not waits and (record is None or not record.waits):
+        elif not waits and (record is None or not self._waits_for_record(record)):
             self._send(confirmed.data)
         else:
             safe = confirmed.tobytes()
@@ -83,7 +91,7 @@ class Receipts:
 
     def _after_record(self, action: Callable[[], None]) -> None:
         record = self._dispatcher.record
-        if record is not None and record.waits:
+        if record is not None and self._waits_for_record(record):
             record.when_safe(lambda _: action())
         else:
             action()
@@ -130,10 +138,21 @@ class Receipts:
     def _when_recorded(self, safe: bytes, unsafe: Callable[[], bytes]) -> None:
         """Send `safe` once what it confirms is recorded, or `unsafe()` if it will not be."""
         record = self._dispatcher.record
-        if record is None or not record.waits:
+        if record is None or not self._waits_for_record(record):
             self._send(safe)
-        else:
-            record.when_safe(lambda is_safe: self._send(safe if is_safe else unsafe()))
+            return
+        self._is_far = False
+        self._unrecorded += 1
+
+        def recorded(is_safe: bool) -> None:
+            self._unrecorded -= 1
+            self._send(safe if is_safe else unsafe())
+
+        record.when_safe(recorded)
+
+    def _waits_for_record(self, record: RecordSafety) -> bool:
+        """Return whether the next receipt waits for the record: all do, or it confirms an id far from its time."""
+        return record.waits or self._is_far or self._unrecorded > 0
 
 
 def _untracked(receipts: bytes) -> bytes:
