@@ -20,7 +20,7 @@ from postroad.trail.coverage import run_of_file
 from postroad.trail.spots import SPOT_MS, Spots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -119,20 +119,34 @@ def _distinct(columns: list[Ints]) -> tuple[int, Any, Ints, Ints]:
 
 
 def rows_of(
-    root: Location, name: str, files: Iterable[SourceFile], told: Any = None, reads: Reads | None = None
+    root: Location,
+    name: str,
+    files: Iterable[SourceFile],
+    told: Any = None,
+    reads: Reads | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Any:
     """Return all rows of files of a table, and of journals, with broker and run; None if there are none.
+
+    Args:
+        root: of the trail.
+        name: of the table.
+        files: of the table.
+        told: rows of journals.
+        reads: counts what is read.
+        columns: those to read; all by default.
 
     Raises:
         TrailDamageError: a file is missing or differs from what was written.
     """
-    schema, parts = SCHEMAS[name], []
+    schema = SCHEMAS[name] if columns is None else pa.schema([SCHEMAS[name].field(column) for column in columns])
+    parts = []
     for broker, entry in files:
         file = TrailFile(root, entry, broker, reads or Reads())
         rows = file.read(schema.names, {group.index for group in entry.groups}).select(schema.names).cast(schema)
         parts.append(_with_writer(rows, broker, entry.path))
     if told is not None:
-        parts.append(told)
+        parts.append(told.select([*schema.names, "broker", "run"]))
     return pa.concat_tables(parts) if parts else None
 
 
@@ -209,7 +223,8 @@ def evidence_of(
             there = asked.places(rows)
             parts.append(as_evidence(rows if name == "passages" else rows.drop(["run"]), source, renamed))
             places.append(there)
-    filters = rows_of(root, "filters", by_table.get("filters", ()), told.get("filters"), reads)
+    columns = [name for name in FILTER_COLUMNS if name != "broker"]
+    filters = rows_of(root, "filters", by_table.get("filters", ()), told.get("filters"), reads, columns)
     if filters is not None:
         for hits in _hits(context, asked, filters):
             parts.append(as_evidence(hits, HITS))
