@@ -62,7 +62,8 @@ def test_every_portion_has_all_files_of_its_minutes(
                     first, last = group.time_from // SPOT_MS, group.time_to // SPOT_MS
                     if group.origin == asked.origin[spot] and first <= asked.minute[spot] <= last:
                         assert (portion, one.entry.path, group.index, group.origin, group.time_from) in read
-    ends = sorted(range(int(m), int(m + s - 1)) for m, s in zip(division.more, division.salts, strict=True) if s > 1)
+    spread = zip(division.more.tolist(), division.salts.tolist(), strict=True)
+    ends = sorted((range(more, more + salts - 1) for more, salts in spread if salts > 1), key=lambda one: one.start)
     assert all(one.stop <= other.start for one, other in pairwise(ends))
 
 

@@ -155,7 +155,7 @@ def _in_processes(
         shares = [pool.submit(_write_share, root, scale, place, count, truth) for place in range(count)]
         while wait(shares, PROGRESS_SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, shares)):
             if progress is not None:
-                progress(min(done), scale.slices)
+                progress(min(done[:]), scale.slices)
         sums = [sum(column) for column in zip(*(one.result()[1:] for one in shares), strict=True)]
     if progress is not None:
         progress(scale.slices, scale.slices)
