@@ -14,7 +14,7 @@ from postroad.trail import locations as locations_module
 from postroad.trail.ledger import CHECKPOINT_EVERY
 from postroad.trail.locations import StoredPath, location, relative
 from postroad.trail.retention import DEFAULT_GRACE_MS, sweep
-from postroad.trail.shipped import earlier_places
+from postroad.trail.shipped_files import earlier_places
 from postroad.trail.shipper import Shipper
 from tests.trail.samples import HOUR, NOON, passages
 from tests.trail.shipments import LATER, files_below, first_file, message, more, verdict, written

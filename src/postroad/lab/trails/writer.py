@@ -17,7 +17,7 @@ from postroad.lab.trails.truth import write_truth
 from postroad.messages import MessageId
 from postroad.tracking import Aliases, LinkChanges, Names, SubscriptionChanges
 from postroad.trail import TrailWriter
-from postroad.trail.durable import force_nothing
+from postroad.trail.durable_files import force_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -35,7 +35,7 @@ from postroad.trail import (
     sweep,
 )
 from postroad.trail.coverage import RESENT_MS, GapReason
-from postroad.trail.shipped import earlier_places
+from postroad.trail.shipped_files import earlier_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
