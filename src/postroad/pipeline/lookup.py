@@ -42,11 +42,14 @@ EXACT: dict[str, tuple[int, dict[str, str]]] = {
     "shed": (SHED, {}),
     "records": (RECORD, {"link": "kind", "subscription": "subject"}),
 }
-# Places in the map of asked times for each id: one row in sixteen that nobody asked about is looked at twice.
+# Places in a map of asked times for each id: one row in sixteen that nobody asked about passes one, one in 256 both.
 _PLACES_PER_ID = 16
 _MIN_PLACE_BITS = 10
-# Spreads times and origins over the map: odd numbers without a pattern (the golden ratio, and that of its square).
-_SPREAD_TIME, _SPREAD_ORIGIN = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+# Spread times and origins over the maps: odd numbers without a pattern.
+_SPREADS = (
+    (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)),
+    (np.uint64(0xD6E8FEB86659FD93), np.uint64(0xA0761D6478BD642F)),
+)
 
 
 class _Asked:
@@ -64,19 +67,23 @@ class _Asked:
         self.place_of_question = rank[which]
         bits = max(_MIN_PLACE_BITS, (_PLACES_PER_ID * len(order) - 1).bit_length())
         self._shift = np.uint64(64 - bits)
-        self._map = np.zeros(1 << bits, np.bool_)
-        self._map[self._spot(self.columns[0], self.columns[1])] = True
+        self._maps = np.zeros((len(_SPREADS), 1 << bits), np.bool_)
+        for places, spread in zip(self._maps, _SPREADS, strict=True):
+            places[self._spot(self.columns[0], self.columns[1], spread)] = True
 
     def __len__(self) -> int:
         return len(self._place)
 
-    def _spot(self, origin: Ints, time: Ints) -> Any:
-        mixed = time.view(np.uint64) * _SPREAD_TIME + origin.view(np.uint64) * _SPREAD_ORIGIN
+    def _spot(self, origin: Ints, time: Ints, spread: tuple[np.uint64, np.uint64]) -> Any:
+        mixed = time.view(np.uint64) * spread[0] + origin.view(np.uint64) * spread[1]
         return (mixed >> self._shift).view(np.int64)
 
     def may_have(self, origin: Ints, time: Ints) -> Bits:
         """Return, row by row, whether an id of this origin and time may have been asked about."""
-        found: Bits = self._map[self._spot(origin, time)]
+        found: Bits = self._maps[0][self._spot(origin, time, _SPREADS[0])]
+        for places, spread in zip(self._maps[1:], _SPREADS[1:], strict=True):
+            rows = np.flatnonzero(found)
+            found[rows] = places[self._spot(origin[rows], time[rows], spread)]
         return found
 
     def places(self, rows: Any) -> Ints:
@@ -100,9 +107,9 @@ def _hashed(columns: list[Ints], seed: int) -> Any:
     """Return a number for each id; that two ids share one is as rare as chance has it, and depends on the seed."""
     mixed = np.full(len(columns[0]), seed, np.uint64)
     for column in columns:
-        mixed = (mixed + column.view(np.uint64)) * _SPREAD_TIME
+        mixed = (mixed + column.view(np.uint64)) * _SPREADS[0][0]
         mixed ^= mixed >> np.uint64(32)
-    return mixed * _SPREAD_ORIGIN
+    return mixed * _SPREADS[0][1]
 
 
 def _distinct(columns: list[Ints]) -> tuple[int, Any, Ints, Ints]:
