@@ -1,4 +1,4 @@
-"""Jobs of the pipeline under a clock: seconds, processor seconds, bytes read and shuffled, peak memory.
+"""Jobs of the pipeline under a clock: seconds, processor seconds, bytes shuffled, peak memory.
 
 Processor seconds are of all processes that this one started: on a machine that others use too they tell more.
 """
@@ -50,7 +50,6 @@ class Answered:
     ids: int
     seconds: float
     cpu_seconds: float
-    bytes_read: int
     bytes_shuffled: int
     peak_memory: int
 
@@ -80,7 +79,7 @@ class Session:
 
     def __enter__(self) -> Session:
         began = time.perf_counter()
-        # The status pages are where Spark tells what a stage read and shuffled; on loopback only.
+        # The status pages are where Spark tells what a stage shuffled; on loopback only.
         settings = {"spark.driver.memory": MEMORY, "spark.ui.enabled": "true", "spark.driver.host": "127.0.0.1"}
         self.spark = session("local[*]", name="bench", settings=settings)
         self.spark.range(1).collect()
@@ -92,13 +91,13 @@ class Session:
     ) -> None:
         self.spark.stop()
 
-    def traffic(self) -> tuple[int, int]:
-        """Bytes read and bytes shuffled by all stages so far."""
+    def shuffled(self) -> int:
+        """Bytes shuffled by all stages so far."""
         context: Any = self.spark.sparkContext
         url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages?status=complete"
         with urllib.request.urlopen(url, timeout=30) as answer:
             stages = json.load(answer)
-        return sum(one["inputBytes"] for one in stages), sum(one["shuffleWriteBytes"] for one in stages)
+        return sum(int(one["shuffleWriteBytes"]) for one in stages)
 
 
 _running: list[Session] = []
@@ -160,7 +159,7 @@ def _cpu_seconds() -> float:
 
 def answered(own: Session, trail: Path, asked: Path, out: Path) -> Answered:
     """Trace the ids in a file."""
-    before = own.traffic()
+    before = own.shuffled()
     memory = _Memory()
     memory.start()
     began, spent = time.perf_counter(), _cpu_seconds()
@@ -168,8 +167,7 @@ def answered(own: Session, trail: Path, asked: Path, out: Path) -> Answered:
     seconds, spent = time.perf_counter() - began, _cpu_seconds() - spent
     peak = memory.stop()
     own.spark.catalog.clearCache()
-    after = own.traffic()
-    return Answered(account.summary["ids"], seconds, spent, after[0] - before[0], after[1] - before[1], peak)
+    return Answered(account.summary["ids"], seconds, spent, own.shuffled() - before, peak)
 
 
 def compacted(own: Session, trail: Path, out: Path) -> Compacted:

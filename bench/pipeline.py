@@ -28,7 +28,7 @@ import psutil  # type: ignore[import-untyped]
 from bench.bulk import stop_session
 from bench.ends import STORE_ENVIRONMENT, driver_memory_growth, in_a_store, small_jobs, ten_ids
 from bench.kept_figures import KeptFigures, digest_of
-from bench.pipeline_sections import compaction, growth, journeys, loop, recorder
+from bench.pipeline_sections import compaction, growth, hundred, journeys, loop, recorder
 from bench.pipeline_trails import LARGE, Trails
 
 if TYPE_CHECKING:
@@ -59,8 +59,21 @@ FIGURES = {
     "compaction": ("journey_bytes_per_message",),
     "growth": ("growth_trail_10x", "growth_ids_10x"),
     "loop": ("bulk_vs_loop",),
+    "hundred": ("growth_trail_100m",),
 }
-SECTIONS = ("small", "exact", "ten_ids", "journeys", "memory", "store", "compaction", "growth", "loop", *RECORDERS[1:])
+SECTIONS = (
+    "small",
+    "exact",
+    "ten_ids",
+    "journeys",
+    "memory",
+    "store",
+    "compaction",
+    "growth",
+    "loop",
+    "hundred",
+    *RECORDERS[1:],
+)
 QUICK, TEN_MILLION, HUNDRED_MILLION = 200_000, 10_000_000, 100_000_000
 IDS = 1_000_000
 # Few messages of an hour would be thousands of files of some hundred bytes.
@@ -123,7 +136,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="200,000 messages and 20,000 ids: to see that all runs")
     parser.add_argument("--messages", type=int, nargs="+", help="sizes, ascending; 1,000,000 and 10,000,000 by default")
-    parser.add_argument("--hundred", action="store_true", help="a hundred million messages too, in the section exact")
+    parser.add_argument("--hundred", action="store_true", help="a hundred million messages too: exact, hundred")
     parser.add_argument("--ids", type=int, help="1,000,000 by default; half of them never existed")
     parser.add_argument("--only", nargs="+", default=list(SECTIONS), choices=SECTIONS, help="some of the sections")
     parser.add_argument("--minutes", type=float, default=0, help="begin no further section after so many")
@@ -144,6 +157,7 @@ def _steps(trails: Trails, kept: KeptFigures, options: argparse.Namespace) -> It
     for size in options.messages:
         yield Step("exact", size, partial(recorder, trails, size, "exact"))
         if size >= HUNDRED_MILLION:
+            yield Step("hundred", size, partial(hundred, trails, size // 10, size))
             continue
         yield Step("ten_ids", size, partial(ten_ids, trails, size))
         yield Step("compaction", size, partial(compaction, trails, size))
@@ -179,17 +193,10 @@ def _figures(kept: KeptFigures, options: argparse.Namespace) -> dict[str, Any]:
             else:
                 here |= figures
                 wrong += figures.get("compacted_missed_hops", 0)
-        if size < HUNDRED_MILLION:
-            found |= here
-    found["growth_trail_100m"] = _growth(sizes.get(str(TEN_MILLION), {}), sizes.get(str(HUNDRED_MILLION), {}))
+        # Of a hundred million messages only what no other size has; the recorders beside their smaller sizes.
+        found |= here if size < HUNDRED_MILLION else {name: here[name] for name in here.keys() - {*RECORDERS}}
     found |= {"missed_hops": wrong, "recorders_over_budget": over, "sizes": sizes}
     return found | {"loads": kept.loads(), "not_measured": kept.skipped}
-
-
-def _growth(small: dict[str, Any], large: dict[str, Any]) -> float | None:
-    if "exact" not in small or "exact" not in large:
-        return None
-    return round(float(large["exact"]["warm_s"]) / float(small["exact"]["warm_s"]), 2)
 
 
 def _show(figures: dict[str, Any], sizes: list[int]) -> None:

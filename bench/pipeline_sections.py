@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bench.bulk import Answered
     from bench.pipeline_trails import Trails
 
-__all__ = ["compaction", "growth", "journeys", "loop", "recorder"]
+__all__ = ["compaction", "growth", "hundred", "journeys", "loop", "recorder"]
 
 LOOP_IDS = 1_000
 SUBSCRIBERS = Scale().subscriptions
@@ -51,7 +51,6 @@ def recorder(trails: Trails, messages: int, name: str) -> dict[str, Any]:
         "ids_per_s_with_start": round(cold.ids / (cold.seconds + session.starting_seconds)),
         "ids_per_s_per_core": round(warm.ids / warm.seconds / (psutil.cpu_count() or 1)),
         "ids_per_cpu_s": round(warm.ids / warm.cpu_seconds),
-        "bytes_read": warm.bytes_read,
         "bytes_shuffled": warm.bytes_shuffled,
         "peak_memory": warm.peak_memory,
         "missed_hops": judgement.missed,
@@ -101,6 +100,24 @@ def growth(trails: Trails, messages: int) -> dict[str, Any]:
         "growth_ids_10x": round(of_all.seconds / of_few.seconds, 2),
         "growth_trail_10x_cpu": round(of_all.cpu_seconds / of_small.cpu_seconds, 2),
         "growth_ids_10x_cpu": round(of_all.cpu_seconds / of_few.cpu_seconds, 2),
+    }
+
+
+def hundred(trails: Trails, small: int, large: int) -> dict[str, Any]:
+    """How a bulk trace of as many ids grows from ten to a hundred million messages; both warm, in turns."""
+    places = [trails.of(messages) for messages in (small, large)]
+    asked = [trails.asked(trail, trails.ids) for trail in places]
+    out, session = trails.work / "out-hundred", warm_session()
+    answered(session, places[0], asked[0], out)  # warms up
+    turns = [[answered(session, *one, out) for one in zip(places, asked, strict=True)] for _ in range(2)]
+    of_small, of_large = (_best(turn[side] for turn in turns) for side in range(2))
+    return {
+        "ten_million_s": round(of_small.seconds, 1),
+        "hundred_million_s": round(of_large.seconds, 1),
+        "hundred_million_cpu_s": round(of_large.cpu_seconds, 1),
+        "hundred_million_peak_memory": of_large.peak_memory,
+        "growth_trail_100m": round(of_large.seconds / of_small.seconds, 2),
+        "growth_trail_100m_cpu": round(of_large.cpu_seconds / of_small.cpu_seconds, 2),
     }
 
 

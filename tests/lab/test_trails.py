@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from postroad.errors import PostroadError
 from postroad.lab.trails import Faults, Scale, TrailTraffic, read_truth, sample_ids, truth_of, write_trail
+from postroad.lab.trails import traffic as traffic_module
 from postroad.topology import routes
 from postroad.trail import pin, unpack
 from tests.cli.programs import here
@@ -138,6 +140,33 @@ def test_asked_ids_are_half_known_and_half_strange(tmp_path: Path) -> None:
 def test_same_seed_writes_the_same_trail() -> None:
     one, other = TrailTraffic(SMALL).slice(1), TrailTraffic(SMALL).slice(1)
     assert all(np.array_equal(mine, theirs) for mine, theirs in zip(*map(list, (one, other)), strict=True))
+
+
+def test_trail_is_the_same_whoever_writes_it(tmp_path: Path) -> None:
+    scale = replace(SMALL, faults=Faults(lost=0.1, shed=0.1, acknowledging=0.4, gaps=1))
+    told: list[tuple[int, int]] = []
+    written = [
+        write_trail(tmp_path / "one", scale),
+        write_trail(tmp_path / "many", scale, lambda *done: told.append(done), processes=2),
+    ]
+    assert written[0] == written[1]
+    assert told[-1] == (scale.slices, scale.slices)
+    files = [
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*.parquet")}
+        for root in (tmp_path / "one", tmp_path / "many")
+    ]
+    assert files[0] == files[1]
+    with pytest.raises(PostroadError, match="is not empty"):
+        write_trail(tmp_path / "many", scale, processes=2)
+
+
+def test_messages_go_the_same_ways_whether_routes_are_known_or_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = replace(SMALL, interests=20, messages=2_000)
+    known = TrailTraffic(few).slice(0)
+    monkeypatch.setattr(traffic_module, "MAX_ROUTE_CELLS", 0)
+    again = TrailTraffic(few).slice(0)
+    assert np.array_equal(known.meant, again.meant)
+    assert np.array_equal(known.visited, again.visited)
 
 
 def test_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from postroad.lab.trails import Faults, Scale, read_truth, write_trail
 from postroad.messages import MessageId
-from postroad.pipeline import DamagedFileError, in_driver, run_job
+from postroad.pipeline import DamagedFileError, PipelineError, in_driver, run_job
+from postroad.pipeline.asked_file import SMALL, read_few
 from postroad.pipeline.context import read_context
-from postroad.pipeline.in_driver import small_asked, spots_of
-from postroad.pipeline.jobs import storage, trace
+from postroad.pipeline.jobs import audit, storage, trace
+from postroad.pipeline.jobs.audit import AuditOptions
 from postroad.pipeline.jobs.storage import StorageOptions
 from postroad.pipeline.jobs.trace import OUTSIDE_RANGE, UNKNOWN_ALIAS, TraceOptions
 from postroad.pipeline.judgement import judged
@@ -167,14 +168,41 @@ def test_files_of_ids_are_read_as_spark_reads_them_or_left_to_it(
     tmp_path: Path, name: str, content: str, asked: list[str] | None
 ) -> None:
     (tmp_path / name).write_bytes(content.encode())
-    found = small_asked(tmp_path / name)
+    found = read_few(tmp_path / name, SMALL)
     assert (None if found is None else found.column("asked").to_pylist()) == asked
+
+
+@pytest.mark.parametrize(("job", "options"), [(trace.run, TraceOptions), (audit.run, AuditOptions)])
+def test_missing_file_of_ids_is_told_before_spark_is_started(
+    troubled: Path, tmp_path: Path, job: Any, options: Any
+) -> None:
+    with pytest.raises(PipelineError, match=r"none\.txt: there is no such file of ids"):
+        run_job("job", job, options(troubled, tmp_path / "out", ids=tmp_path / "none.txt"))
+
+
+def test_texts_are_parsed_as_one_by_one(tmp_path: Path) -> None:
+    right = ["00000007-00000002-018bcfe56800-0001", "ffffffff-ffffffff-ffffffffffff-ffff"]
+    wrong = [
+        "00000007-00000002-018bcfe56800-000",
+        "00000007-00000002-018BCFE56800-0001",
+        "00000007_00000002-018bcfe56800-0001",
+        "0000000g-00000002-018bcfe56800-0001",
+        "é0000007-00000002-018bcfe56800-001",
+        "an alias",
+    ]
+    (tmp_path / "ids.txt").write_text("\n".join([*right, *wrong]), "utf-8")
+    rows = read_few(tmp_path / "ids.txt", SMALL).to_pylist()
+    known = [MessageId.parse(one) for one in right]
+    expected = [(one.broker, one.time, one.publisher, one.counter) for one in known] + [(None,) * 4] * len(wrong)
+    assert [row["asked"] for row in rows] == [*right, *wrong]
+    assert [tuple(row[name] for name in ID) for row in rows] == expected
+    assert read_few(tmp_path / "ids.txt", (len(rows) - 1, 1_000_000)) is None
+    assert read_few(tmp_path / "ids.txt", (len(rows), 10)) is None
 
 
 def test_large_question_is_left_to_spark(troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ids.txt").write_text("\n".join(map(text, some_ids(troubled, 5))) + "\n")
-    asked = small_asked(tmp_path / "ids.txt")
-    assert len(spots_of(asked)) > 0
+    assert read_few(tmp_path / "ids.txt", SMALL).num_rows == 10
     monkeypatch.setattr(in_driver, "MAX_BYTES", 100)
     with pytest.raises(AssertionError, match="Spark was started"):
         run_job("trace", trace.run, TraceOptions(troubled, tmp_path / "out", ids=tmp_path / "ids.txt"))

@@ -13,6 +13,7 @@ from postroad.pipeline.jvm_messages import is_noise
         b"WARNING: Using incubator modules: jdk.incubator.vector\n",
         b"Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties\n",
         b'Setting default log level to "WARN".\n',
+        b'Setting Spark log level to "FATAL".\n',
         b"To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).\n",
         b"26/11/16 17:00:00 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform\n",
     ],

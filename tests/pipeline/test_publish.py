@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -229,6 +231,26 @@ def test_publication_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None
         assert len(names) == len(set(names)) == files
         rows = tables.load_table("postroad.passages").scan().to_arrow().num_rows
     assert rows == sum(one.entry.rows for one in open_sources(trail).named("passages"))
+
+
+def test_files_of_a_killed_publication_go_when_nobody_can_be_about_to_commit_them(tmp_path: Path) -> None:
+    trail, out = tmp_path / "trail", tmp_path / "out"
+    write_trail(trail, SMALL)
+    published(trail, out)
+    passages = out / "tables" / "postroad" / "passages"
+    known = {path for folder in ("data", "metadata") for path in (passages / folder).iterdir()}
+    # As one leaves them that is killed before its commit, of a trail in which they are erased by now.
+    left = [passages / "data" / "1-2026-01-01-gone.parquet", passages / "metadata" / "gone-m0.avro"]
+    for path in left:
+        shutil.copy(max(path.parent.iterdir()), path)
+    now = int(time.time() * 1_000)
+    assert published(trail, out, now=now)["files_deleted"] == 0, "they may be about to count"
+    assert all(path.exists() for path in left)
+    told = published(trail, out, now=now + DEFAULT_GRACE_MS + 60_000)
+    assert told["files_deleted"] == len(left)
+    assert {path for folder in ("data", "metadata") for path in (passages / folder).iterdir()} == known
+    with local(out) as tables:
+        assert tables.load_table("postroad.passages").scan().to_arrow().num_rows > 0
 
 
 def test_erased_subscription_is_in_no_file_of_a_table_once_readers_had_their_time(

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 
 from postroad.lab.trails import Scale, write_trail
 from postroad.messages import Batch, MessageId
-from postroad.pipeline import PipelineError, run_job
+from postroad.pipeline import PipelineError, portions, run_job
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import of_asked
 from postroad.pipeline.ids import asked_ids, read_asked
@@ -31,6 +31,7 @@ from tests.pipeline.filter_trails import SCALE as FILTERS
 from tests.pipeline.trails import TROUBLED, evidence_of, some_ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -48,10 +49,41 @@ def by_id(rows: list[dict[str, Any]]) -> dict[tuple[int, ...], dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("broadcast_ids", [1_000_000, 0], ids=["broadcast", "by bins"])
+def _by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_job, "BROUGHT", (0, 0))
+
+
+def _of_many_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portions, "MAX_SPOTS", 0)
+
+
+def _small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every file is on the border of several portions, and the ids of a minute are spread.
+    for name, value in (("PORTION_IDS", 5), ("MAX_IDS_TOGETHER", 7), ("PORTION_BYTES", 3_000)):
+        monkeypatch.setattr(portions, name, value)
+
+
+PLANS = {
+    "divided by the driver": ((), 1_000_000),
+    "divided by Spark": ((_by_spark,), 1_000_000),
+    "in small portions": ((_small_portions,), 1_000_000),
+    "in small portions by Spark": ((_by_spark, _small_portions), 1_000_000),
+    "broadcast": ((_by_spark, _of_many_minutes), 1_000_000),
+    "by bins": ((_of_many_minutes,), 0),
+}
+
+
+@pytest.mark.parametrize(("changes", "broadcast_ids"), PLANS.values(), ids=PLANS)
 def test_bulk_trace_gives_the_verdicts_of_one_by_one(
-    spark: SparkSession, troubled: Path, tmp_path: Path, broadcast_ids: int
+    spark: SparkSession,
+    troubled: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: tuple[Callable[[pytest.MonkeyPatch], None], ...],
+    broadcast_ids: int,
 ) -> None:
+    for change in changes:
+        change(monkeypatch)
     ids = some_ids(troubled, 150, seed=5)
     (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
     account = run_job(

@@ -14,6 +14,7 @@ from postroad.trail import locations as locations_module
 from postroad.trail.ledger import CHECKPOINT_EVERY
 from postroad.trail.locations import StoredPath, location, relative
 from postroad.trail.retention import DEFAULT_GRACE_MS, sweep
+from postroad.trail.shipped_files import earlier_places
 from postroad.trail.shipper import Shipper
 from tests.trail.samples import HOUR, NOON, passages
 from tests.trail.shipments import LATER, files_below, first_file, message, more, verdict, written
@@ -145,6 +146,27 @@ def test_what_manifests_take_out_goes_in_the_store_after_the_grace_period(store:
         writer.maintain(after + DAY_MS + commit)
     shipper.ship(after + DAY_MS)
     assert files_below(to) == files_below(tmp_path)
+
+
+def test_a_trail_that_is_shipped_to_another_place_remembers_where_erased_files_stay(tmp_path: Path) -> None:
+    trail = tmp_path / "trail"
+    writer = written(trail, 2)
+    places = [tmp_path / name for name in ("first", "second")]
+    Shipper(trail, 1, places[0]).ship(LATER)
+    assert earlier_places(trail, [1]) == []
+    old = first_file(trail)
+    writer.ledger.replace(LATER, [old.path])
+    Shipper(trail, 1, places[0]).ship(LATER)
+    # Copied before the file was deleted there, and moved: it goes from the new place, and from the old one never.
+    shutil.copytree(places[0], places[1])
+    moved = Shipper(trail, 1, places[1])
+    moved.ship(LATER)
+    moved.ship(LATER + DEFAULT_GRACE_MS + 1)
+    assert not (places[1] / old.path).exists()
+    assert (places[0] / old.path).exists()
+    assert earlier_places(trail, [1]) == [str(places[0])]
+    Shipper(trail, 1, places[0]).ship(LATER)
+    assert earlier_places(trail, [1]) == [str(places[1])]
 
 
 def test_another_trail_of_the_same_number_and_an_older_copy_are_refused(store: Store, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from postroad.lab.trails import Scale, Written
 
 __all__ = ["trail"]
+
+# From here on a trail is written by a process for each core: to start one costs as much as some 200,000 messages.
+MANY_MESSAGES = 1_000_000
 
 
 class Kept(StrEnum):
@@ -74,7 +78,8 @@ def _write(out: Path, scale: Scale, truth: bool, quiet: bool) -> Written:
 
     with Progress(console=Console(stderr=True), disable=quiet, transient=True) as progress:
         task = progress.add_task("writing", total=scale.slices)
-        return write_trail(out, scale, lambda done, _: progress.update(task, completed=done), truth)
+        processes = (os.cpu_count() or 1) if scale.messages >= MANY_MESSAGES else 1
+        return write_trail(out, scale, lambda done, _: progress.update(task, completed=done), truth, processes)
 
 
 def summary(written: Written) -> dict[str, Any]:

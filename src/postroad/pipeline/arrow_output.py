@@ -61,6 +61,13 @@ class ArrowOutput:
 
         self.written += [row["path"] for row in rows.mapInArrow(write, "path string").collect()]
 
+    def add_table(self, rows: Any) -> None:
+        """Write rows that the driver has."""
+        if rows.num_rows:
+            path = f"{uuid.uuid4().hex}.parquet"
+            put_file(self.place / path, rendered(rows.cast(self.schema)))
+            self.written.append(path)
+
 
 def _portions(batches: Iterable[Any], schema: Any) -> Iterator[Any]:
     held: list[Any] = []

@@ -14,7 +14,7 @@ from postroad.pipeline.tables import ID
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["asked_ids", "id_text", "id_texts", "parsed", "read_asked", "with_aliases"]
+__all__ = ["asked_ids", "check_asked", "id_text", "id_texts", "parsed", "read_asked", "with_aliases"]
 
 ID_COLUMN = "id"
 # Size of the file of ids per task: some hundred thousand ids.
@@ -23,6 +23,16 @@ MIN_PORTIONS = 2
 _TEXT_BYTES = 35
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _ID_TEXT = "^[0-9a-f]{8}-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{4}$"
+
+
+def check_asked(path: Path | None) -> None:
+    """Refuse a file of ids that is not there, before Spark is started for it.
+
+    Raises:
+        PipelineError: it does not exist.
+    """
+    if path is not None and not Path(path).exists():
+        raise PipelineError(f"{path}: there is no such file of ids")
 
 
 def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
@@ -35,8 +45,7 @@ def read_asked(spark: SparkSession, path: str | Path) -> DataFrame:
         PipelineError: the file does not exist, or has no such column.
     """
     place = Path(path)
-    if not place.exists():
-        raise PipelineError(f"{place}: there is no such file of ids")
+    check_asked(place)
     where = f"file://{place.resolve()}"
     kind = _kind(place)
     portions = _portions(place)

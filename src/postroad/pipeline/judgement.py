@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from postroad.messages import MessageId
 from postroad.pipeline.evidence import ASKED, COLUMNS, HITS, JOURNEY, PASSAGE
 from postroad.pipeline.findings import journey_of
+from postroad.pipeline.ids import id_texts
 from postroad.pipeline.plain_evidence import Answers, View, from_hits, from_journeys, from_passages, triples, whole_ids
 from postroad.pipeline.tables import ID
 from postroad.tracking import Verdict
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Bits = NDArray[np.bool_]
 
-__all__ = ["VERDICT_SCHEMA", "Judge", "judged"]
+__all__ = ["ANSWER_SCHEMA", "VERDICT_SCHEMA", "Judge", "judged", "with_text"]
 
 _SUBSCRIPTION = pa.struct([("broker", pa.int64()), ("subscription", pa.int64()), ("doubt", pa.float64())])
 _LOST = pa.struct([("broker", pa.int64()), ("neighbour", pa.int64()), ("doubt", pa.float64())])
@@ -67,6 +69,10 @@ VERDICT_SCHEMA = pa.schema(
     ]
 )
 
+_ID_FIELD = pa.field("id", pa.string())
+# What a bulk trace gives: the verdicts, and the ids as text.
+ANSWER_SCHEMA = VERDICT_SCHEMA.append(_ID_FIELD)
+
 
 class Judge:
     """Judges sorted evidence, batch by batch; made by the driver, run by the workers."""
@@ -89,6 +95,14 @@ def _completed(rows: Any) -> Any:
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.nulls(rows.num_rows, _ARROW[kind]))
     return rows
+
+
+def with_text(verdicts: Any) -> Any:
+    """Add the id as text; a caller that asks by numbers also gets it as `asked`."""
+    text = id_texts(*(verdicts.column(name).to_numpy() for name in ID))
+    place = verdicts.schema.get_field_index("asked")
+    asked = pc.coalesce(verdicts.column(place), text)
+    return verdicts.set_column(place, verdicts.schema.field(place), asked).append_column(_ID_FIELD, text)
 
 
 def judged(context: Context, rows: Any) -> Any:

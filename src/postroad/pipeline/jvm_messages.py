@@ -22,6 +22,7 @@ _BEGINNINGS = (
     b"WARNING: Using incubator modules:",
     b"Using Spark's default log4j profile:",
     b"Setting default log level to ",
+    b"Setting Spark log level to ",
     b"To adjust logging level use ",
 )
 # After a time.

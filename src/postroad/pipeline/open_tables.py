@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from postroad.pipeline.errors import PipelineError
 from postroad.trail.access import make_folders
-from postroad.trail.locations import StoredPath, file_uri, put_file, remove_file
+from postroad.trail.locations import StoredPath, changed_ms, file_uri, put_file, remove_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -292,6 +292,27 @@ class OpenTable:
         self._committed(drop, shows_state=False)
         return deleted[0]
 
+    def sweep(self, before_ms: int) -> int:
+        """Delete files put before a time that no snapshot names: those of processes that were killed; return how many.
+
+        Somebody else may be about to commit what was put since.
+        """
+        latest = self.iceberg.current_snapshot()
+        told = (self.metadata, *(one.metadata_file for one in self.iceberg.metadata.metadata_log))
+
+        def unnamed(places: list[Location], snapshots: Iterable[Snapshot]) -> list[Location]:
+            named = {path.rpartition("/")[2] for path in (*told, *set().union(*self._paths_of(snapshots)))}
+            return [place for place in places if place.name not in named]
+
+        folders = (self.folder, self.folder.parent / "metadata")
+        there = [one for folder in folders if folder.is_dir() for one in folder.iterdir()]
+        # Mostly the latest snapshot names them all, and the others need not be read.
+        left = [one for one in unnamed(there, [latest] if latest else []) if _is_older(one, before_ms)]
+        doomed = unnamed(left, self.iceberg.snapshots()) if left else []
+        for one in doomed:
+            remove_file(one)
+        return len(doomed)
+
     def _replaced(self, before_ms: int) -> list[Snapshot]:
         """Return the unnamed snapshots whose successor is from before a time: nobody has begun to read them since."""
         # The main branch names the latest snapshot; people may have named others.
@@ -315,6 +336,13 @@ class OpenTable:
                 continue  # an earlier expiry was killed while it worked on this snapshot
             metadata |= {snapshot.manifest_list, *(one.manifest_path for one in manifests)}
         return data, metadata
+
+
+def _is_older(place: Location, than_ms: int) -> bool:
+    try:
+        return changed_ms(place) < than_ms
+    except FileNotFoundError:
+        return False  # a folder, or deleted by somebody else
 
 
 @dataclass

@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from postroad.pipeline.probes import FILTER_COLUMNS, HITS_SCHEMA, hits_of
 from postroad.pipeline.tables import ID
-from postroad.trail.spots import SPOT_MS, Spots
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
@@ -42,8 +41,6 @@ IDS_PER_TASK = 250_000
 ROWS_PER_PARTITION = 500_000
 _ROWS_PER_ID = 4
 MIN_PARTITIONS = 2
-# The most (origin, minute) pairs to choose files by: with more, the ids are so spread that every file has some.
-MAX_SPOTS = 50_000
 
 
 @dataclass(frozen=True)
@@ -81,29 +78,6 @@ class Bins:
         assert row is not None
         count, most = int(row["ids"] or 0), int(row["most"] or 0)
         return cls(count, width, max(1, -(-most // IDS_PER_TASK)))
-
-    @classmethod
-    def asked(cls, ids: DataFrame, files: Callable[[Spots | None], Sequence[SourceFile]]) -> tuple[Bins, Spots | None]:
-        """Look at the ids once: how many there are, how they crowd, and which minutes they carry.
-
-        Args:
-            ids: the ids.
-            files: returns the files with records of some minutes, or of all.
-
-        Returns:
-            The bins; and the minutes, or None if they are too many to choose files by.
-        """
-        from pyspark.sql import functions as f
-
-        spot = f.floor(f.col("time") / SPOT_MS).alias("spot")
-        rows = ids.groupBy("origin", spot).count().limit(MAX_SPOTS + 1).collect()
-        if len(rows) > MAX_SPOTS:
-            return cls.of(ids, files(None)), None
-        spots = Spots((row["origin"], row["spot"]) for row in rows)
-        most = max((int(row["count"]) for row in rows), default=0)
-        # Bins are as wide as minutes or narrower, so a minute has at least as many ids as each of its bins.
-        width = width_of_bins(files(spots))
-        return cls(sum(int(row["count"]) for row in rows), width, max(1, -(-most // IDS_PER_TASK))), spots
 
     @property
     def partitions(self) -> int:

@@ -19,6 +19,7 @@ __all__ = [
     "LARGE_BYTES",
     "TEMPORARY",
     "create_once",
+    "force_nothing",
     "make_directory",
     "replace_file",
     "replace_file_by",
@@ -33,6 +34,21 @@ TEMPORARY = ".tmp"
 # of the machine with it, and memory that is used for the first time costs most: on a virtual machine, where the host
 # has to provide it, ten times as much as memory that was in use before. Small files may stay.
 LARGE_BYTES = 1 << 20
+
+_sync: Callable[[int], None] = os.fsync
+
+
+def force_nothing() -> None:
+    """From now on this process forces no file to disk: what it writes may be lost if the machine crashes.
+
+    For processes that do nothing else than write what can be made again.
+    """
+    global _sync
+    _sync = _left_to_the_system
+
+
+def _left_to_the_system(_: int) -> None:
+    return
 
 
 def replace_file(path: Path, data: bytes | memoryview) -> None:
@@ -120,7 +136,7 @@ def _force(path: Path) -> None:
     """Force a file to disk; a large one is not kept in memory any longer."""
     descriptor = os.open(path, os.O_RDWR)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
         if os.fstat(descriptor).st_size >= LARGE_BYTES and hasattr(os, "posix_fadvise"):
             with suppress(OSError):
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -146,6 +162,6 @@ def sync_directory(directory: Path) -> None:
     """Force the names in a directory to disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)

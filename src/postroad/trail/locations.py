@@ -28,6 +28,7 @@ __all__ = [
     "Location",
     "Spans",
     "StoredPath",
+    "changed_ms",
     "file_uri",
     "forget_stores",
     "location",
@@ -126,6 +127,17 @@ class StoredPath:
         if info.type.name != "File":
             raise FileNotFoundError(f"{self} is not there")
         return int(info.size)
+
+    def changed_ms(self) -> int:
+        """When a file was put, in Unix ms.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        info = self._info()
+        if info.type.name != "File" or info.mtime_ns is None:
+            raise FileNotFoundError(f"{self} is not there")
+        return int(info.mtime_ns // 1_000_000)
 
     def iterdir(self) -> Iterator[StoredPath]:
         """What is in a folder; nothing where there is no folder."""
@@ -277,6 +289,15 @@ def size_of(place: Location) -> int:
         FileNotFoundError: there is none.
     """
     return place.size() if isinstance(place, StoredPath) else place.stat().st_size
+
+
+def changed_ms(place: Location) -> int:
+    """When a file was put in place, in Unix ms, by the clock of the disk or the store.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    return place.changed_ms() if isinstance(place, StoredPath) else int(place.stat().st_mtime * 1_000)
 
 
 def put_file(place: Location, data: memoryview, before_each: Callable[[int], None] = lambda _: None) -> None:

@@ -12,9 +12,11 @@ from postroad.trail.locations import location
 from postroad.trail.paths import refuse_links
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from postroad.trail.locations import Location
 
-__all__ = ["FOLDER", "ShippedTo", "place_of", "shipped_to"]
+__all__ = ["FOLDER", "ShippedTo", "earlier_places", "place_of", "shipped_to"]
 
 FOLDER = "shipped"
 
@@ -25,10 +27,12 @@ class ShippedTo(msgspec.Struct, frozen=True):
     Attributes:
         to: the URI.
         owner: drawn by who ships first; another trail of the same broker has another.
+        before: where it shipped to earlier; what is erased or expires is not deleted there. Only in the trail itself.
     """
 
     to: str
     owner: str
+    before: tuple[str, ...] = ()
 
 
 def note_name(broker: int) -> str:
@@ -49,6 +53,17 @@ def shipped_to(root: Location, broker: int) -> ShippedTo | None:
         return None
     except msgspec.MsgspecError as error:
         raise TrailDamageError(path, f"does not say where a broker ships to: {error}") from error
+
+
+def earlier_places(root: Location, brokers: Iterable[int]) -> list[str]:
+    """Where brokers shipped to before they got another place: nobody deletes anything there any more.
+
+    Raises:
+        TrailDamageError: a note cannot be read.
+        OSError: the store does not answer.
+    """
+    notes = [shipped_to(root, broker) for broker in brokers]
+    return sorted({place for note in notes if note is not None for place in note.before})
 
 
 def place_of(root: Location, path: str, broker: int) -> Location:

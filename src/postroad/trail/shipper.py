@@ -159,9 +159,11 @@ class Shipper:
                 raise TrailError(f"{self._to}: another broker {self._broker} has begun to ship to the same place")
         elif owner != there.owner:
             self._refuse_others()
-        if here != ShippedTo(uri, there.owner):
-            note = msgspec.json.encode(ShippedTo(uri, there.owner)) + b"\n"
-            replace_file(refuse_links(self._root, note_name(self._broker)), note)
+        earlier = () if here is None else (*here.before, here.to)
+        note = ShippedTo(uri, there.owner, tuple(place for place in dict.fromkeys(earlier) if place != uri))
+        if here != note:
+            data = msgspec.json.encode(note) + b"\n"
+            replace_file(refuse_links(self._root, note_name(self._broker)), data)
         self._is_ours = True
 
     def _moves(self, book: ShipBook, here: ShippedTo) -> None:

@@ -6,7 +6,10 @@ What is damaged is named in `warnings` and becomes a hole in the coverage: never
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from postroad.trail.checkpoint_parts import WIDE, open_part, origins_in, read_part
 from postroad.trail.columns import DAY_MS
@@ -76,18 +79,17 @@ class Pinned(NamedTuple):
         found, holes = self.from_parts(parts, reads, table, origin, (since, until), among)
         named = [*found, *(entry for change in self.changes for entry in change.added if entry.table == table)]
         fitting: dict[str, FileEntry] = {}
+        asked = _asked_groups(named, among)
         for entry in named:
-            if entry.path in gone:
-                continue
             groups = [
                 group
                 for group in entry.groups
-                if (origin is None or group.origin == origin)
+                if next(asked)
+                and (origin is None or group.origin == origin)
                 and group.time_from <= until
                 and group.time_to >= since
-                and (among is None or among.has(group.origin, group.time_from, group.time_to))
             ]
-            if groups:
+            if groups and entry.path not in gone:
                 fitting[entry.path] = _merged(fitting.get(entry.path), entry, groups)
         return list(fitting.values()), holes
 
@@ -157,6 +159,15 @@ class Pinned(NamedTuple):
                 since, until = (0, FOREVER) if part.day == WIDE else (part.day * DAY_MS, (part.day + 1) * DAY_MS)
                 holes.append(Hole(since, until, DAMAGED_MANIFEST))
         return found, holes
+
+
+def _asked_groups(entries: Iterable[FileEntry], among: Spots | None) -> Iterator[bool]:
+    """Whether each group of the entries, one after the other, has something of some minutes; of any, if not said."""
+    if among is None:
+        return repeat(True)
+    groups = [(group.origin, group.time_from, group.time_to) for entry in entries for group in entry.groups]
+    columns = np.array(groups, np.int64).reshape(-1, 3).T
+    return iter(among.within(*columns).tolist())
 
 
 def _with_number(entries: Iterable[FileEntry], number: int, gone: set[str]) -> Iterator[FileEntry]:

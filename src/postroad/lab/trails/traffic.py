@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["SHED_REASON", "Slice", "TrailTraffic"]
 
 SHED_REASON = "queue full"
+# Bytes of the table of routes: that of twenty brokers and ten thousand interests has four million.
+MAX_ROUTE_CELLS = 1 << 26
 
 
 class Slice(NamedTuple):
@@ -74,6 +76,7 @@ class TrailTraffic:
         # The subscriptions with the lowest numbers at each broker acknowledge.
         self.acknowledges: Bits = (number > 0) & (number <= round(scale.faults.acknowledging * scale.subscriptions))
         self._gaps = _gaps(scale, random)
+        self._routes = _Routes(self.terrain, scale)
 
     def is_gap(self, broker: int, part: int) -> bool:
         """Return whether the broker kept no record of this slice."""
@@ -91,7 +94,7 @@ class TrailTraffic:
         order = np.lexsort((publisher, time, origin))
         origin, time, publisher = origin[order], time[order], publisher[order]
         interest = random.integers(0, scale.interests, count)
-        meant = _meant(land, origin, interest)
+        meant = self._routes.meant(origin, interest)
         lost = np.zeros(count, np.int64)
         shed_at, shed_from = np.zeros(count, np.int64), np.zeros(count, np.int64)
         fate = random.random(count)
@@ -127,8 +130,11 @@ class TrailTraffic:
     def relayed_to(self, messages: Slice, rows: Ints, broker: int) -> Lists:
         """Return the neighbours that a broker relayed each of the rows to."""
         around = np.array(sorted(self.terrain.graph.neighbours(broker)), np.int64)
-        parents = self.terrain.parents[messages.origin[rows]]
-        handed = messages.meant[rows[:, None], around] & (parents[:, around] == broker)
+        handed = np.empty((len(rows), len(around)), np.bool_)
+        # One neighbour after the other: a column at a time is several times faster than all cells by their numbers.
+        for place, neighbour in enumerate(around.tolist()):
+            leads = self.terrain.parents[:, neighbour] == broker
+            handed[:, place] = messages.meant[:, neighbour][rows] & leads[messages.origin[rows]]
         return Lists(_offsets(handed.sum(axis=1)), around[np.nonzero(handed)[1]])
 
     def delivered(self, messages: Slice, rows: Ints, broker: int) -> Lists:
@@ -164,16 +170,41 @@ def _gaps(scale: Scale, random: np.random.Generator) -> set[tuple[int, int]]:
     return {(int(place) % scale.brokers + 1, int(place) // scale.brokers) for place in chosen}
 
 
-def _meant(land: Terrain, origin: Ints, interest: Ints) -> Bits:
-    """Return the brokers on the routes to all who want each message, by origin: the rows are sorted by it."""
-    size = land.wanted.shape[1]
-    meant = np.zeros((len(origin), size), np.bool_)
-    bounds = np.searchsorted(origin, np.arange(size + 1))
-    for broker in range(1, size):
-        rows = slice(bounds[broker], bounds[broker + 1])
-        # below[o, b, d]: the route to d leads over b. One product counts the destinations beyond each broker.
-        meant[rows] = land.wanted[interest[rows]].astype(np.float32) @ land.below[broker].T.astype(np.float32) > 0
-        meant[rows, broker] = True
+class _Routes:
+    """The brokers on the routes to all who want a message: by origin and interest, worked out once for each."""
+
+    def __init__(self, land: Terrain, scale: Scale) -> None:
+        self._land = land
+        cells = land.parents.shape[0] * land.wanted.size
+        # Worth it where most of them come up several times.
+        self._known = _all_meant(land) if cells <= MAX_ROUTE_CELLS and scale.messages > land.wanted.size else None
+
+    def meant(self, origin: Ints, interest: Ints) -> Bits:
+        """Return bool[message, broker]; the messages are sorted by origin."""
+        if self._known is not None:
+            found: Bits = self._known[origin, interest]
+            return found
+        meant = np.zeros((len(origin), self._land.wanted.shape[1]), np.bool_)
+        bounds = np.searchsorted(origin, np.arange(meant.shape[1] + 1))
+        for broker in range(1, meant.shape[1]):
+            rows = slice(bounds[broker], bounds[broker + 1])
+            meant[rows] = _meant(self._land, broker, self._land.wanted[interest[rows]])
+        return meant
+
+
+def _all_meant(land: Terrain) -> Bits:
+    """Return bool[origin, interest, broker]."""
+    found = np.zeros((land.wanted.shape[1], *land.wanted.shape), np.bool_)
+    for broker in range(1, len(found)):
+        found[broker] = _meant(land, broker, land.wanted)
+    return found
+
+
+def _meant(land: Terrain, origin: int, wanted: Bits) -> Bits:
+    """Return the brokers on the routes from an origin to all who want each message."""
+    # below[o, b, d]: the route to d leads over b. One product counts the destinations beyond each broker.
+    meant: Bits = wanted.astype(np.float32) @ land.below[origin].T.astype(np.float32) > 0
+    meant[:, origin] = True
     return meant
 
 

@@ -26,6 +26,7 @@ TRUTH = "truth"
 # Requested ids that never existed have counters from here on: no publisher of a generated trail gets there.
 ABSENT_COUNTER = 30_000
 
+_SORTED_BITS = 63
 _PAIRS = pa.list_(pa.int64())
 TRUTH_SCHEMA = pa.schema(
     [
@@ -64,26 +65,34 @@ def _hops(traffic: TrailTraffic, messages: Slice) -> Lists:
     reached = messages.visited.copy()
     reached[np.arange(len(messages.origin)), messages.origin] = False
     row, broker = np.nonzero(reached)
-    pair = traffic.terrain.parents[messages.origin[row], broker] << 32 | broker
-    return _gathered(len(messages.origin), row, pair)
+    return _gathered(len(messages.origin), row, traffic.terrain.parents[messages.origin[row], broker], broker)
 
 
 def _deliveries(traffic: TrailTraffic, messages: Slice) -> Lists:
     rows: list[Ints] = []
-    pairs: list[Ints] = []
+    brokers: list[Ints] = []
+    numbers: list[Ints] = []
     for broker in traffic.terrain.graph.brokers:
         here = np.flatnonzero(messages.visited[:, broker])
         lists = traffic.delivered(messages, here, broker)
         rows.append(np.repeat(here, np.diff(lists.offsets)))
-        pairs.append(broker << 32 | lists.numbers)
-    return _gathered(len(messages.origin), np.concatenate(rows), np.concatenate(pairs))
+        brokers.append(np.full(len(lists.numbers), broker))
+        numbers.append(lists.numbers)
+    return _gathered(len(messages.origin), *(np.concatenate(one) for one in (rows, brokers, numbers)))
 
 
-def _gathered(count: int, row: Ints, pair: Ints) -> Lists:
-    order = np.lexsort((pair, row))
+def _gathered(count: int, row: Ints, first: Ints, second: Ints) -> Lists:
+    """Return pairs by row, ascending, each as first << 32 | second."""
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=count), out=offsets[1:])
-    return Lists(offsets, pair[order])
+    # Sorted as one number, in place, which is many times faster than by several columns.
+    wide, high = (int(one.max(initial=0)).bit_length() for one in (second, first))
+    if count.bit_length() + high + wide > _SORTED_BITS:
+        order = np.lexsort((second, first, row))
+        return Lists(offsets, (first << 32 | second)[order])
+    keys = (row << high | first) << wide | second
+    keys.sort()
+    return Lists(offsets, (keys >> wide & ((1 << high) - 1)) << 32 | keys & ((1 << wide) - 1))
 
 
 def _list_array(lists: Lists) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +17,11 @@ from postroad.lab.trails.truth import write_truth
 from postroad.messages import MessageId
 from postroad.tracking import Aliases, LinkChanges, Names, SubscriptionChanges
 from postroad.trail import TrailWriter
+from postroad.trail.durable_files import force_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future
 
     from postroad.lab.trails.scale import Scale
     from postroad.lab.trails.traffic import Slice
@@ -32,6 +35,8 @@ __all__ = ["MARGIN_MS", "Written", "alias_of", "growing_trail", "write_trail"]
 MARGIN_MS = 600_000
 # Half of the time goes into forcing files to disk, where threads do not wait for each other.
 _THREADS = 8
+# How often progress is told where several processes write.
+PROGRESS_SECONDS = 0.5
 GAP_REASON = "the disk was full"
 TOPIC = "/topic/lab"
 
@@ -55,19 +60,27 @@ class Written(NamedTuple):
 
 
 def write_trail(
-    root: str | Path, scale: Scale, progress: Callable[[int, int], None] | None = None, truth: bool = True
+    root: str | Path,
+    scale: Scale,
+    progress: Callable[[int, int], None] | None = None,
+    truth: bool = True,
+    processes: int = 1,
 ) -> Written:
-    """Generate a trail. Memory is that of one slice, whatever the size of the trail.
+    """Generate a trail. Memory is that of one slice for each process, whatever the size of the trail.
 
     Args:
         root: a directory that is empty or does not exist.
         scale: what to generate.
-        progress: called after each slice with the slices done and all of them.
+        progress: called now and then with the slices done and all of them.
         truth: whether to also write what really happened.
+        processes: how many share the brokers. With several, files are not forced to disk, and a crash of the machine
+            may leave a trail that has to be made again. The trail is the same with any number.
 
     Raises:
         PostroadError: the directory is not empty.
     """
+    if processes > 1:
+        return _in_processes(_checked(root), scale, progress, truth, min(processes, scale.brokers))
     steps: list[Written] = []
     for part, so_far in growing_trail(root, scale, truth):
         steps[:] = [so_far]
@@ -76,33 +89,96 @@ def write_trail(
     return steps[0]
 
 
+def _checked(root: str | Path) -> Path:
+    root = Path(root)
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise PostroadError(f"{root}: is not empty; name a new directory for the trail")
+    return root
+
+
 def growing_trail(root: str | Path, scale: Scale, truth: bool = True) -> Iterator[tuple[int, Written]]:
     """Generate a trail step by step: yield the slices written so far, and the size of the trail, after each step.
 
     The first step has no messages; the last one, after all slices, closes the record.
     """
-    root = Path(root)
-    if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise PostroadError(f"{root}: is not empty; name a new directory for the trail")
-    traffic = TrailTraffic(scale)
-    began = scale.start - MARGIN_MS
-    stations = [_Station(root, traffic, broker, began) for broker in traffic.terrain.graph.brokers]
+    share = _TrailShare(_checked(root), scale, range(1, scale.brokers + 1), range(scale.slices) if truth else ())
+    yield from share.steps()
 
-    def so_far() -> Written:
-        sums = [sum(column) for column in zip(*(station.counts for station in stations), strict=True)]
-        return Written(scale.messages, *sums)
 
-    with ThreadPoolExecutor(_THREADS) as threads:
-        list(threads.map(lambda station: station.begin(began), stations))
-        yield 0, so_far()
-        for part in range(scale.slices):
-            messages = traffic.slice(part)
-            list(threads.map(lambda station, messages=messages: station.write(messages), stations))
-            if truth:
-                write_truth(root, traffic, messages)
-            yield part + 1, so_far()
-        list(threads.map(lambda station: station.writer.close(scale.end + MARGIN_MS), stations))
-    yield scale.slices, so_far()
+class _TrailShare:
+    """Some brokers of a trail, and some slices of its truth, to be written.
+
+    Args:
+        root: the directory.
+        scale: of the whole trail.
+        brokers: those to write.
+        truths: the slices whose truth to write.
+    """
+
+    def __init__(self, root: Path, scale: Scale, brokers: Iterable[int], truths: Iterable[int]) -> None:
+        self._root, self._scale, self._truths = root, scale, frozenset(truths)
+        self._traffic = TrailTraffic(scale)
+        self._began = scale.start - MARGIN_MS
+        self._stations = [_Station(root, self._traffic, number, self._began) for number in brokers]
+
+    def _so_far(self) -> Written:
+        sums = [sum(column) for column in zip(*(station.counts for station in self._stations), strict=True)]
+        return Written(self._scale.messages, *sums)
+
+    def steps(self) -> Iterator[tuple[int, Written]]:
+        """Write step by step, as `growing_trail` does."""
+        scale, stations = self._scale, self._stations
+        with ThreadPoolExecutor(_THREADS) as threads:
+            list(threads.map(lambda station: station.begin(self._began), stations))
+            yield 0, self._so_far()
+            for part in range(scale.slices):
+                messages = self._traffic.slice(part)
+                list(threads.map(lambda station, messages=messages: station.write(messages), stations))
+                if part in self._truths:
+                    write_truth(self._root, self._traffic, messages)
+                yield part + 1, self._so_far()
+            list(threads.map(lambda station: station.writer.close(scale.end + MARGIN_MS), stations))
+        yield scale.slices, self._so_far()
+
+
+# In a process that writes a share: how many slices each of them has done.
+_done: list[Any] = []
+
+
+def _in_processes(
+    root: Path, scale: Scale, progress: Callable[[int, int], None] | None, truth: bool, count: int
+) -> Written:
+    """Write a trail with several processes: each makes all messages, which is little work, and some of the brokers."""
+    context = multiprocessing.get_context("spawn")
+    done = context.Array("q", count)
+    with ProcessPoolExecutor(count, context, initializer=_begin_share, initargs=(done,)) as pool:
+        shares = [pool.submit(_write_share, root, scale, place, count, truth) for place in range(count)]
+        while wait(shares, PROGRESS_SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, shares)):
+            if progress is not None:
+                progress(min(done[:]), scale.slices)
+        sums = [sum(column) for column in zip(*(one.result()[1:] for one in shares), strict=True)]
+    if progress is not None:
+        progress(scale.slices, scale.slices)
+    return Written(scale.messages, *sums)
+
+
+def _failed(share: Future[Written]) -> bool:
+    return share.done() and share.exception() is not None
+
+
+def _begin_share(done: Any) -> None:
+    force_nothing()
+    _done.append(done)
+
+
+def _write_share(root: Path, scale: Scale, place: int, count: int, truth: bool) -> Written:
+    brokers = range(place + 1, scale.brokers + 1, count)
+    truths = range(place, scale.slices, count) if truth else ()
+    steps: list[Written] = []
+    for part, so_far in _TrailShare(root, scale, brokers, truths).steps():
+        steps[:] = [so_far]
+        _done[0][place] = part
+    return steps[0]
 
 
 class _Station:

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from postroad.pipeline.accuracy import ACCURACY_SCHEMA, accuracy_of
+from postroad.pipeline.asked_file import is_small_file
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import ASKED, JOURNEY, as_evidence
-from postroad.pipeline.ids import read_asked
-from postroad.pipeline.in_driver import counts_in, is_small, is_small_file
+from postroad.pipeline.ids import check_asked, read_asked
+from postroad.pipeline.in_driver import counts_in, is_small
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.jobs.compact import bin_width, evidence_by_origin
 from postroad.pipeline.jobs.trace import trace
@@ -168,6 +169,7 @@ class AuditOptions(JobOptions):
 def run(run: JobRun[AuditOptions]) -> dict[str, Any]:
     """Write `reconciliation`, and also `accuracy` and `balance` if there are filters."""
     sources = run.sources
+    check_asked(run.options.ids)
     sources.need(["passages", "journeys", "filters"], "with journeys and filters is what is audited")
     context = read_context(sources)
     run.account.absent = sources.absent()

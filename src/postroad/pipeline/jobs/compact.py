@@ -35,6 +35,7 @@ from postroad.trail import (
     sweep,
 )
 from postroad.trail.coverage import RESENT_MS, GapReason
+from postroad.trail.shipped_files import earlier_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -148,6 +149,8 @@ def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]
             f"the journals of {', '.join(dict.fromkeys(journals))} may name them until the broker has written the next "
             "part of its record; erase once more after that if they were there of late"
         )
+    for place in earlier_places(run.sources.root, run.sources.pins):
+        run.alert(f"{place} was shipped to before, and nothing is erased there; delete what is left of the trail there")
     return {
         "subscriptions_erased": len(what.subscriptions),
         "names_erased": len(what.names),

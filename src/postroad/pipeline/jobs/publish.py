@@ -98,6 +98,7 @@ class Publication:
         now = self._run.options.now or int(time.time() * 1_000)
         for table in self._found:
             self._figures["files_deleted"] += table.expire(now - DEFAULT_GRACE_MS)
+            self._figures["files_deleted"] += table.sweep(now - DEFAULT_GRACE_MS)
         return {**self._figures, **{table.name: table.metadata for table in self._found}}
 
     def _table(self, name: str, schema: Any, *, by_day: bool = False) -> OpenTable:

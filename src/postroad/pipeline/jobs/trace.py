@@ -1,9 +1,9 @@
 """`trace`: where millions of messages went, one row for each id or alias that is asked for.
 
-Physical plan: the ids are broadcast while they fit, and each table of the exact record is read once and joined in
-place. Beyond that, ids and records are grouped by origin and time. Filters are always grouped with the ids of their
-origin and time, and each is probed in one call. All evidence of an id then meets in one place, is judged, and written.
-The only sort is of the evidence found, which grows with the ids and not with the trail.
+Physical plan: the ids are divided by the minutes that they carry, and each task gets a portion of them with the files
+that may have their records (`portions`). It finds all evidence there, judges it and writes the answers: only ids move.
+Ids of so many minutes that the driver cannot count them are joined with the records by Spark instead (`search`). Both
+probe each filter in one call for all ids of its origin and minute.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from postroad.pipeline.asked_file import BROUGHT, SMALL, is_small_file, read_few
 from postroad.pipeline.context import read_context
 from postroad.pipeline.evidence import (
     ASKED,
@@ -24,11 +25,13 @@ from postroad.pipeline.evidence import (
     of_asked,
     together,
 )
-from postroad.pipeline.ids import id_text, id_texts, read_asked, with_aliases
-from postroad.pipeline.in_driver import EXACT, is_small, is_small_file, small_asked, spots_of, unanswered, verdicts_on
+from postroad.pipeline.ids import check_asked, id_text, read_asked, with_aliases
+from postroad.pipeline.in_driver import is_small, unanswered, verdicts_on
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.journals import with_journals
-from postroad.pipeline.judgement import VERDICT_SCHEMA, Judge
+from postroad.pipeline.judgement import ANSWER_SCHEMA, VERDICT_SCHEMA, Judge, judged, with_text
+from postroad.pipeline.lookup import EXACT
+from postroad.pipeline.portions import asked_spots, counted_spots, divided, evidence_in, in_portions, table_in_portions
 from postroad.pipeline.progress import UNCOUNTED
 from postroad.pipeline.search import BROADCAST_IDS, Bins, filter_hits, of_asked_by_bins
 from postroad.pipeline.tables import ID, table, with_runs
@@ -41,13 +44,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from postroad.pipeline.arrow_output import ArrowOutput
     from postroad.pipeline.context import Context
     from postroad.pipeline.job_run import JobRun
     from postroad.pipeline.progress import Tally
     from postroad.pipeline.sources import SourceFile, Sources
-    from postroad.trail.spots import Spots
+    from postroad.trail.locations import Location
 
-__all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "judge", "run", "trace", "trace_ids"]
+__all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "run", "trace", "trace_ids"]
 
 UNKNOWN_ALIAS = "unknown alias"
 # For an id from before `since` or after `until` nothing is looked up, and nothing is claimed.
@@ -57,8 +61,6 @@ OUTSIDE_RANGE = "outside the range"
 MAX_BATCH_ROWS, MIN_BATCH_ROWS, BATCH_BYTES = 4_096, 16, 16 << 20
 # Up to this many verdicts the driver counts itself: a column of some megabytes.
 COUNTED_IDS = 5_000_000
-_ID_FIELD = pa.field("id", pa.string())
-_ANSWER_SCHEMA = VERDICT_SCHEMA.append(_ID_FIELD)
 RECORDS_OF_MESSAGES = (*EXACT, "filters")
 NEEDED_FOR = "with journeys, filters and records tells where messages went"
 
@@ -135,48 +137,77 @@ def trace_ids(
         spark: the session.
         sources: the trail.
         ids: what is asked for.
-        broadcast_ids: the most ids to send to every executor.
+        broadcast_ids: the most ids to send to every executor, where they are of too many minutes to be divided.
         each_once: the caller knows that no id occurs twice.
         journals: also read what brokers that died left in their journals.
         tally: counts the ids that are judged.
     """
-    evidence, context = _evidence(
-        spark, sources, ids, broadcast_ids, each_once=each_once, journals=journals, tally=tally
-    )
-    return judge(evidence, context, tally)
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows, work = _traced(spark, sources, ids, broadcast_ids, each_once=each_once, journals=journals, tally=tally)
+    return rows.mapInArrow(work, from_arrow_schema(ANSWER_SCHEMA))
 
 
-def _evidence(
+def _traced(
     spark: SparkSession,
     sources: Sources,
-    ids: DataFrame,
+    ids: Any,
     broadcast_ids: int,
     *,
     each_once: bool,
     journals: bool,
     tally: Tally,
-) -> tuple[DataFrame, Context]:
-    """All evidence of ids, brought together; and what it is judged by."""
-    wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
+) -> tuple[DataFrame, Callable[[Iterable[Any]], Iterator[Any]]]:
+    """Return rows, and the function over their batches that gives the verdicts.
+
+    The ids are a table of Spark, or one of Arrow in which none is twice.
+    """
+    brought = isinstance(ids, pa.Table)
+    asked = counted_spots(ids) if brought else asked_spots(ids)
+    if asked is None and brought:
+        ids = spark.createDataFrame(ids)
     whole = sources
-
-    def crowded(spots: Spots | None) -> list[SourceFile]:
-        some = whole if spots is None else whole.asked(spots)
-        return [*some.named("passages"), *some.named("filters")]
-
-    bins, spots = Bins.asked(wanted, crowded)
     if tally is not UNCOUNTED:
-        tally.total = bins.count
+        tally.total = asked.total if asked is not None else ids.count()
+    spots = None if asked is None else asked.spots
     if journals:
         whole = sources = with_journals(sources, spots)
     if spots is not None:
         # Files that can hold none of the requested ids are not read, not compared and not held.
-        sources = sources.asked(spots)
+        sources = sources.asked(spots).read_here()
     if not sources.has_any(RECORDS_OF_MESSAGES):
         whole.need(RECORDS_OF_MESSAGES, NEEDED_FOR)
+    if asked is None:
+        evidence, context = _joined_evidence(spark, sources, ids, broadcast_ids, each_once=each_once)
+        return evidence, _judging(context, tally)
+    files = [one for name in RECORDS_OF_MESSAGES for one in sources.of(name)]
+    division = divided(asked, files)
+    rows = (table_in_portions if brought else in_portions)(spark, ids, asked, division, sources.told)
+    return rows, _answering(sources.root, read_context(sources), tally)
+
+
+def _answering(root: Location, context: Context, tally: Tally) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """What finds and judges all evidence of a portion of the ids."""
+
+    def run(batches: Iterable[Any]) -> Iterator[Any]:
+        evidence = evidence_in(root, context, batches)
+        if evidence is not None:
+            verdicts = judged(context, evidence)
+            tally.add(verdicts.num_rows)
+            yield from with_text(verdicts).to_batches()
+
+    return run
+
+
+def _joined_evidence(
+    spark: SparkSession, sources: Sources, ids: DataFrame, broadcast_ids: int, *, each_once: bool
+) -> tuple[DataFrame, Context]:
+    """All evidence of ids of very many minutes, brought together by Spark; and what it is judged by."""
+    wanted = ids.select(*ID) if each_once else ids.select(*ID).distinct()
+    files = sources.of("filters")
+    bins = Bins.of(wanted, [*sources.named("passages"), *files])
     context = read_context(sources)
     evidence, columns = as_evidence(ids, ASKED), {*ID, "broker", *filled(ids)}
-    files = sources.of("filters")
     for name, (source, renamed) in EXACT.items():
         if sources.of(name) or name in sources.told:
             rows = table(spark, sources, name)
@@ -201,13 +232,6 @@ def _read_in_portions(spark: SparkSession, files: list[SourceFile]) -> None:
     spark.conf.set("spark.sql.parquet.columnarReaderBatchSize", str(rows))
 
 
-def judge(evidence: DataFrame, context: Context, tally: Tally = UNCOUNTED) -> DataFrame:
-    """Return the verdicts, with the id as text."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return evidence.mapInArrow(_judging(context, tally), from_arrow_schema(_ANSWER_SCHEMA))
-
-
 def _judging(context: Context, tally: Tally) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """What judges batches of evidence that were brought together."""
     judge_batches = Judge(context)
@@ -215,17 +239,9 @@ def _judging(context: Context, tally: Tally) -> Callable[[Iterable[Any]], Iterat
     def run(batches: Iterable[Any]) -> Iterator[Any]:
         for verdicts in judge_batches(batches):
             tally.add(verdicts.num_rows)
-            yield _with_text(verdicts)
+            yield with_text(verdicts)
 
     return run
-
-
-def _with_text(verdicts: Any) -> Any:
-    """Add the id as text; a caller that asks by numbers also gets it as `asked`."""
-    text = id_texts(*(verdicts.column(name).to_numpy() for name in ID))
-    place = verdicts.schema.get_field_index("asked")
-    asked = pc.coalesce(verdicts.column(place), text)
-    return verdicts.set_column(place, verdicts.schema.field(place), asked).append_column(_ID_FIELD, text)
 
 
 def _without_answer(ids: DataFrame, why: str) -> DataFrame:
@@ -269,6 +285,7 @@ class TraceOptions(JobOptions):
 def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
     """Trace the ids; write `trace`."""
     run.tell("reading the ids")
+    check_asked(run.options.ids)
     found = _in_driver(run) if run.may_do_without else None
     if found is not None:
         run.write_table(found, "trace")
@@ -277,13 +294,16 @@ def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
     return _by_spark(run)
 
 
-def _in_driver(run: JobRun[TraceOptions]) -> Any:
-    """Return the journeys of a small question without Spark; None if it is not small.
+class _Brought(NamedTuple):
+    """What is asked for, read and divided by the driver."""
 
-    Raises:
-        TrailDamageError: a file is missing or differs from what was written.
-    """
-    asked, whole = small_asked(run.options.ids), run.sources
+    inside: Any
+    unanswered: Any
+
+
+def _brought(run: JobRun[TraceOptions], limits: tuple[int, int]) -> _Brought | None:
+    """Return what the driver can read itself of a question; None if it is large, or has aliases to look up."""
+    asked, whole = read_few(run.options.ids, limits), run.sources
     if asked is None:
         return None
     unknown = asked.filter(pc.is_null(asked.column("origin")))
@@ -293,45 +313,44 @@ def _in_driver(run: JobRun[TraceOptions]) -> Any:
     times = inside.column("time").to_numpy()
     fits = (times >= whole.since) & (times < whole.until)
     outside, inside = inside.filter(pa.array(~fits)), inside.filter(pa.array(fits))
-    spots = spots_of(inside)
-    whole = with_journals(whole, spots)
-    sources = whole.asked(spots).read_here()
+    return _Brought(inside, pa.concat_tables([unanswered(unknown, UNKNOWN_ALIAS), unanswered(outside, OUTSIDE_RANGE)]))
+
+
+def _in_driver(run: JobRun[TraceOptions]) -> Any:
+    """Return the journeys of a small question without Spark; None if it is not small.
+
+    Raises:
+        TrailDamageError: a file is missing or differs from what was written.
+    """
+    brought = _brought(run, SMALL)
+    if brought is None:
+        return None
+    asked = counted_spots(brought.inside)
+    assert asked is not None, "so few ids have few minutes"
+    whole = with_journals(run.sources, asked.spots)
+    sources = whole.asked(asked.spots).read_here()
     tables = (*RECORDS_OF_MESSAGES, *STANDING_TABLES)
     if not is_small(one for name in tables for one in sources.named(name)):
         return None
     if not sources.has_any(RECORDS_OF_MESSAGES):
         whole.need(RECORDS_OF_MESSAGES, NEEDED_FOR)
     run.tell("tracing")
-    found = verdicts_on(sources, read_context(sources), inside)
+    found = verdicts_on(sources, read_context(sources), brought.inside)
     run.sources.damaged += [one for one in sources.damaged if one not in run.sources.damaged]
-    return pa.concat_tables(
-        [unanswered(unknown, UNKNOWN_ALIAS, found.schema), unanswered(outside, OUTSIDE_RANGE, found.schema), found]
-    )
+    return pa.concat_tables([brought.unanswered, found])
 
 
 def _by_spark(run: JobRun[TraceOptions]) -> dict[str, Any]:
     from pyspark.sql import functions as f
 
-    # Keep the ids: they are counted, sent to the executors and answered, but read once.
-    asked = read_asked(run.spark, run.options.ids).persist()
+    brought = _brought(run, BROUGHT)
     run.tell("tracing")
-    try:
-        with run.counted() as tally, run.written_by_tasks("trace", _ANSWER_SCHEMA) as output:
-            question = _divided(run.spark, run.sources, asked)
-            evidence, context = _evidence(
-                run.spark,
-                run.sources,
-                question.inside,
-                run.options.broadcast_ids,
-                each_once=question.each_once,
-                journals=True,
-                tally=tally,
-            )
-            output.add(evidence, _judging(context, tally))
-            if not question.unanswered.isEmpty():
-                output.add(question.unanswered)
-    finally:
-        asked.unpersist()
+    with run.counted() as tally, run.written_by_tasks("trace", ANSWER_SCHEMA) as output:
+        if brought is None:
+            _trace_file(run, output, tally)
+        else:
+            output.add(*_of_run(run, brought.inside, tally, each_once=True))
+            output.add_table(brought.unanswered)
     place = location(run.options.out) / "trace"
     run.account.absent = run.sources.absent()
     if 0 < tally.total <= COUNTED_IDS:
@@ -340,6 +359,26 @@ def _by_spark(run: JobRun[TraceOptions]) -> dict[str, Any]:
     found = run.read(place, "verdict string")
     counts = found.groupBy("verdict").agg(f.count("*").alias("ids")).collect()
     return _counted([row.asDict() for row in counts], "verdict", "ids")
+
+
+def _trace_file(run: JobRun[TraceOptions], output: ArrowOutput, tally: Tally) -> None:
+    """Trace ids that Spark reads: more than the driver should hold, or with aliases."""
+    # Keep the ids: they are counted, sent to the executors and answered, but read once.
+    asked = read_asked(run.spark, run.options.ids).persist()
+    try:
+        question = _divided(run.spark, run.sources, asked)
+        output.add(*_of_run(run, question.inside, tally, each_once=question.each_once))
+        if not question.unanswered.isEmpty():
+            output.add(question.unanswered)
+    finally:
+        asked.unpersist()
+
+
+def _of_run(
+    run: JobRun[TraceOptions], ids: Any, tally: Tally, *, each_once: bool
+) -> tuple[DataFrame, Callable[[Iterable[Any]], Iterator[Any]]]:
+    most = run.options.broadcast_ids
+    return _traced(run.spark, run.sources, ids, most, each_once=each_once, journals=True, tally=tally)
 
 
 def _counted(rows: list[dict[str, Any]], verdict: str, ids: str) -> dict[str, Any]:
