@@ -25,25 +25,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bench.capacity_waits import KINDS, waits_of
+from bench.capacity_waits import KINDS, predicted_loads, rounds_of
+from bench.kept_rounds import keep_rounds, kept_rounds
 from bench.wait_table import wait_errors
 from postroad.broker import Broker, Limits, Outbox, PublisherNumbers
 from postroad.capacity import (
     BATCHED,
     FORMS,
     LINEAR,
-    BatchSamples,
     fit_every_form,
 )
-from postroad.lab.calibration import (
-    Cell,
-    MeasuredCell,
-    Programme,
-    batch_messages,
-    cell_samples,
-    measure,
-    message_bytes,
-)
+from postroad.lab.calibration import MeasuredCell, Programme, cell_samples, measure, saturated_rate
 from postroad.messages import Batch
 from postroad.recording import Sampler
 from postroad.server.capacity_watch import PROBES_PER_SECOND
@@ -51,12 +43,6 @@ from postroad.tracking import ExactRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from postroad.capacity import BatchCosts
-
-    Floats = NDArray[np.float64]
 
 # Calls of the sampler that are timed at once, and how often; the best counts.
 _CALLS = 20_000
@@ -90,19 +76,6 @@ def is_white(one: MeasuredCell, programme: Programme) -> bool:
         programme.sizes.index(one.cell.size),
     )
     return sum(places) % 2 == 0
-
-
-def saturated_rate(costs: BatchCosts, cell: Cell) -> float:
-    """What the costs predict: as many messages in a batch as a read takes, or as there are."""
-    batch = saturated_batch(cell)
-    return float(batch.messages[0] / costs.seconds(batch)[0])
-
-
-def saturated_batch(cell: Cell) -> BatchSamples:
-    """The batch that a broker serves again and again under this load; its seconds are not known."""
-    messages = batch_messages(cell)
-    row = (messages, cell.subscriptions + cell.copies, messages * cell.copies, cell.copies)
-    return BatchSamples(*(np.array([figure]) for figure in (*row, messages * message_bytes(cell), math.nan)))
 
 
 def throughput_errors(measured: Sequence[MeasuredCell], programme: Programme) -> dict[str, Any]:
@@ -182,6 +155,8 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="everything once, too short to mean anything")
     parser.add_argument("--only", choices=("throughput", "waits"), help="leave out the other part")
     parser.add_argument("--kinds", nargs="+", choices=[kind.name for kind in KINDS], help="of open-loop loads; all")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="write what was measured of open-loop loads there")
+    parser.add_argument("--kept", type=Path, metavar="DIR", help="predict what an earlier run wrote there; no brokers")
     given = parser.parse_args()
     settings = SMOKE if given.smoke else FULL
     if given.wait_seconds is not None:
@@ -190,15 +165,21 @@ def main() -> None:
         f"Python {platform.python_version()}, numpy {np.__version__}, {os.cpu_count()} processors, {platform.machine()}"
     )
     result: dict[str, Any] = {"benchmark": "capacity"}
-    if given.only != "waits":
+    if given.only != "waits" and given.kept is None:
         with tempfile.TemporaryDirectory(prefix="postroad-bench-") as folder:
             measured = asyncio.run(measure(settings.programme, Path(folder), lambda text: print(text, file=sys.stderr)))
         result |= throughput_errors(measured, settings.programme)
         result["recording_overhead"] = recording_overhead(result.pop("smallest_batch_seconds"))
     if given.only != "throughput":
-        result |= wait_errors(
-            waits_of(settings.wait_seconds, [kind for kind in KINDS if kind.name in (given.kinds or [kind.name])])
-        )
+        kinds = [kind for kind in KINDS if kind.name in (given.kinds or [kind.name])]
+        if given.kept is None:
+            rounds = rounds_of(settings.wait_seconds, kinds)
+        else:
+            rounds = kept_rounds(given.kept, [kind.name for kind in kinds])
+        if given.keep is not None:
+            keep_rounds(given.keep, rounds)
+        chosen = [kind for kind in kinds if kind.name in rounds]
+        result |= wait_errors([load for kind in chosen for load in predicted_loads(kind, rounds[kind.name])])
     print(json.dumps({name: round(value, 5) if isinstance(value, float) else value for name, value in result.items()}))
 
 

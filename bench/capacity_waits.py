@@ -10,7 +10,8 @@ of its own burst.
 Two predictions are made. `ours` knows the rate and that arrivals are Poisson. `replayed` knows the very times at which
 the generator sent: where it is right and `ours` is not, the arrivals were not what they were meant to be.
 
-Brokers run on one processor, the generator on another. Three brokers that share a processor are modelled as one server.
+Brokers run on one processor, the generator on another. Three brokers that share a processor are modelled as they are:
+each runs until it has nothing left (`postroad.capacity.fit_line`).
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from postroad.capacity import (
     LoopCosts,
     Moments,
     SingleServer,
+    TimedLoad,
+    fit_line,
     fit_loop,
-    join_batches,
     loop_ends,
-    served_batches,
 )
 
 if TYPE_CHECKING:
@@ -54,11 +55,13 @@ CALIBRATED = (0.2, 0.4, 0.6, 0.8)
 # Each load is measured so many times, right after those that costs are taken from.
 ROUNDS = 5
 # A load that costs are taken from lasts for this part of those that are predicted.
-CALIBRATED_PART = 0.4
+CALIBRATED_PART = 0.8
 # The first look: rates from here on, doubled until the loop is busy for this share of the time.
 FIRST_RATE = 500.0
 MOST_RATE = 500_000.0
 BUSY = 0.6
+# A load that is served for so many times as long as it was sent.
+LATE = 1.3
 # Messages that one publisher sends at once, for a first look at what the brokers take.
 FLOOD = 2_000
 # A load of the first look lasts for this part of the others.
@@ -68,8 +71,12 @@ FIRST_PART = 4
 MOST_CHANGE = 2.0
 # A load has so many at least, however short it is meant to be.
 FEWEST_BURSTS = 20
-# Messages that a prediction plays.
-PLAYED = 100_000
+# How often each run is played for a prediction, with other pauses every time.
+PLAYED = 8
+# A standard deviation over the median distance from the median, and the standard error of a median over that of a mean,
+# both for normal distributions.
+NORMAL_SPREAD = 1.48
+MEDIAN_SPREAD = 1.25
 
 
 class Kind(NamedTuple):
@@ -158,40 +165,54 @@ class Seen(NamedTuple):
         share = float(self.passed.quiet.mean())
         return share if share >= LEAST_QUIET else 0.0
 
+    def timed(self, kind: Kind) -> TimedLoad:
+        """What a fit sees of it."""
+        return TimedLoad(self.passed.sent, self.passed.out, self.counted, _sources(kind, len(self.passed.sent)))
+
     @property
     def counted(self) -> NDArray[np.bool_]:
         """Messages that count."""
         return self.passed.quiet if self.quiet else np.ones(len(self.passed.quiet), np.bool_)
 
 
+class Round(NamedTuple):
+    """Loads that costs are taken from, and right after them those that are predicted: one for each utilisation.
+
+    The speed of a shared machine changes from one minute to the next.
+    """
+
+    between: list[Seen]
+    predicted: list[Seen]
+
+
 class Calibrated(NamedTuple):
-    """What the loads between those that are predicted gave: costs of the loop, and of a message by the paper's form."""
+    """What the loads between those that are predicted gave: costs of a loop, and of a message by the paper's form."""
 
     costs: LoopCosts
     each: float
 
+    def own(self, kind: Kind) -> float:
+        """The service of a burst, by all brokers that it passes."""
+        return kind.brokers * self.costs.own(kind.burst)
+
     def capacity(self, kind: Kind) -> float:
         """Messages a second that are a utilisation of 1."""
-        return 1 / max(self.costs.first if kind.one_by_one else self.costs.further, 1e-9)
+        one = kind.brokers * self.costs.first if kind.one_by_one else self.costs.further
+        return 1 / max(one, 1e-9)
 
 
 class Load(NamedTuple):
     """One open-loop load and what was predicted for it; medians over rounds.
 
-    Each round is a pair: the loads that costs are taken from, and right after them the load that they predict, because
-    the speed of a shared machine changes from one minute to the next.
-
     Attributes:
         kind: of load.
-        utilisation: by the costs of each round and the rate that was sent.
+        utilisation: by the costs and the rate that was sent.
         rate: messages a second.
         measured: waits.
         ours: predicted for Poisson arrivals at that rate.
         replayed: predicted for the very arrivals.
         linear: by the paper's form; infinite where it says that the queue grows without end.
-        errors: relative errors of our mean and quantile.
-        replayed_errors: the same of `replayed`.
-        linear_errors: the same of the paper's form.
+        noise: the relative standard error of what was measured, from the differences between rounds.
         late: the generator's own mean lateness, which is not part of the figures.
         variation: of the times between sends.
         processors: that the brokers' loops used.
@@ -205,31 +226,54 @@ class Load(NamedTuple):
     ours: Waits
     replayed: Waits
     linear: Waits
-    errors: tuple[float, float]
-    replayed_errors: tuple[float, float]
-    linear_errors: tuple[float, float]
+    noise: Waits
     late: float
     variation: float
     processors: float
     quiet: float
 
-
-def waits_in(responses: Floats, own: float) -> Waits:
-    """Of responses, without the service of their own burst."""
-    return Waits(float(responses.mean()) - own, float(np.quantile(responses, 0.99)) - own)
-
-
-def predicted(costs: LoopCosts, rate: float, kind: Kind, seed: int = 0) -> Waits:
-    """For Poisson arrivals."""
-    times = arrival_times(rate, PLAYED / rate, kind.burst, seed)
-    return waits_in(loop_ends(costs, times, _sources(kind, len(times)), seed) - times, costs.own(kind.burst))
+    def errors(self, told: Waits) -> Waits:
+        """Relative errors of a prediction."""
+        return Waits(
+            *(abs(by / seen - 1) if seen > 0 else math.inf for by, seen in zip(told, self.measured, strict=True))
+        )
 
 
-def replayed(costs: LoopCosts, seen: Seen, kind: Kind) -> Waits:
-    """For the arrivals of a run."""
-    times = seen.passed.sent
-    took = loop_ends(costs, times, _sources(kind, len(times))) - times
-    return waits_in(took[seen.counted], costs.own(kind.burst))
+def waits_in(runs: Sequence[Floats]) -> Waits:
+    """The mean and the 99 % quantile of a run: the median over runs, so that one that was disturbed does not matter."""
+    return Waits(median(float(one.mean()) for one in runs), median(float(np.quantile(one, 0.99)) for one in runs))
+
+
+def noise_in(runs: Sequence[Floats]) -> Waits:
+    """Relative standard errors of `waits_in`, from how much runs differ."""
+    return Waits(_noise([float(one.mean()) for one in runs]), _noise([float(np.quantile(one, 0.99)) for one in runs]))
+
+
+def _noise(values: Sequence[float]) -> float:
+    middle = median(values)
+    spread = NORMAL_SPREAD * median(abs(one - middle) for one in values)
+    return MEDIAN_SPREAD * spread / math.sqrt(len(values)) / max(abs(middle), 1e-12)
+
+
+def predicted_waits(now: Calibrated, seen: Seen, kind: Kind, number: int) -> list[Floats]:
+    """For Poisson arrivals at the rate of a run, in runs of its length."""
+    found = []
+    for seed in _seeds(number):
+        times = arrival_times(seen.rate, seen.lasted, kind.burst, seed)
+        ends = loop_ends(now.costs, times, _sources(kind, len(times)), seed, kind.brokers)
+        found.append(ends - times - now.own(kind))
+    return found
+
+
+def replayed_waits(now: Calibrated, seen: Seen, kind: Kind, number: int) -> list[Floats]:
+    """For the arrivals of a run, several times."""
+    times, sources = seen.passed.sent, _sources(kind, len(seen.passed.sent))
+    ends = [loop_ends(now.costs, times, sources, seed, kind.brokers) for seed in _seeds(number)]
+    return [(one - times)[seen.counted] - now.own(kind) for one in ends]
+
+
+def _seeds(number: int) -> range:
+    return range(PLAYED * number, PLAYED * (number + 1))
 
 
 def predicted_by_messages(each: float, rate: float, burst: int) -> Waits:
@@ -246,22 +290,27 @@ def _sources(kind: Kind, messages: int) -> NDArray[np.int64] | None:
     return np.arange(messages) % kind.publishers if kind.publishers > 1 else None
 
 
-def calibrated(rows: Sequence[Seen]) -> Calibrated:
-    """What reads and messages cost, from the times of these loads alone."""
-    served = join_batches([served_batches(one.passed.sent, one.passed.out, one.counted) for one in rows])
+def calibrated(kind: Kind, rows: Sequence[Seen]) -> Calibrated:
+    """What reads and messages cost, from the times of these loads alone, as if there were one loop."""
     # Least squares of relative errors, as for all fits here.
     shares = np.array([len(one.passed.sent) / max(one.seconds, 1e-9) for one in rows])
-    return Calibrated(fit_loop(served), float(shares.sum() / (shares**2).sum()))
+    return Calibrated(fit_loop([one.timed(kind) for one in rows]), float(shares.sum() / (shares**2).sum()))
 
 
-def with_all_pauses(rounds: Sequence[Calibrated]) -> list[Calibrated]:
-    """Pauses are rare: each round gets those that were seen in all, none of them while a load was predicted."""
-    pauses = np.concatenate([one.costs.pauses for one in rounds])
-    observed = sum(one.costs.observed for one in rounds)
-    return [one._replace(costs=one.costs._replace(pauses=pauses, observed=observed)) for one in rounds]
+def calibrations(kind: Kind, rounds: Sequence[Round]) -> list[Calibrated]:
+    """What predicts the loads of each round; nothing of the loads that are predicted is in it.
+
+    Pauses are rare: each round gets those that were seen in all. A line of brokers is fitted to all rounds at once.
+    """
+    found = [calibrated(kind, one.between) for one in rounds]
+    if kind.brokers > 1:
+        line = fit_line([seen.timed(kind) for one in rounds for seen in one.between], kind.brokers)
+        return [one._replace(costs=line) for one in found]
+    pauses = [series for one in found for series in one.costs.pauses]
+    return [one._replace(costs=one.costs._replace(pauses=pauses)) for one in found]
 
 
-def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float, rounds_made: int = ROUNDS) -> list[Load]:
+def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float, rounds_made: int = ROUNDS) -> list[Round]:
     """A first look at what messages cost, then rounds of loads, so many seconds for each load in all of them."""
     with contextlib.ExitStack() as stack:
         # Brokers that share a processor wait for each other: that is part of the load.
@@ -276,42 +325,34 @@ def measure_waits(kind: Kind, servers: Sequence[Server], seconds: float, rounds_
 
         part = seconds / rounds_made
         most = looked = first_look(kind, play, part / FIRST_PART)
-        rounds: list[tuple[Calibrated, list[Seen]]] = []
+        rounds: list[Round] = []
         for number in range(rounds_made):
             shapes = zip(CALIBRATED, itertools.cycle((1, kind.burst)))
             between = [
                 play(share * most, burst, CALIBRATED_PART * part, 100 + len(CALIBRATED) * number + place)
                 for place, (share, burst) in enumerate(shapes)
             ]
-            now = calibrated(between)
-            most = min(max(now.capacity(kind), looked / MOST_CHANGE), looked * MOST_CHANGE)
-            rounds.append((now, [play(share * most, kind.burst, part, number) for share in UTILISATIONS]))
-    costs = with_all_pauses([one for one, _ in rounds])
-    _tell_costs(kind, costs)
-    runs = [seen for _, seen in rounds]
-    return [
-        measured_load(kind, [(one, seen[place]) for one, seen in zip(costs, runs, strict=True)])
-        for place in range(len(UTILISATIONS))
-    ]
+            most = min(max(capacity_now(kind, between), looked / MOST_CHANGE), looked * MOST_CHANGE)
+            rounds.append(Round(between, [play(share * most, kind.burst, part, number) for share in UTILISATIONS]))
+    return rounds
 
 
-def _tell_costs(kind: Kind, rounds: Sequence[Calibrated]) -> None:
-    costs, pauses = [one.costs for one in rounds], rounds[0].costs.pauses
-    longest = 1e3 * float(pauses.mean()) if len(pauses) else 0.0
-    print(
-        f"{kind.name}: a read takes {1e6 * median(one.first for one in costs):.0f} us, "
-        f"{1e6 * median(one.wake for one in costs):+.0f} us after a rest, and "
-        f"{1e6 * median(one.further for one in costs):.2f} us for each further message; "
-        f"{rounds[0].costs.pause_rate:.1f} pauses a second of {longest:.2f} ms; by the paper's form "
-        f"{1e6 * median(one.each for one in rounds):.1f} us for each message"
-    )
+def capacity_now(kind: Kind, between: Sequence[Seen]) -> float:
+    """Messages a second that are a utilisation of 1, by loads that were just measured.
+
+    Of a line, that is by the processor time of a message under the lowest load, in which hardly any share a read.
+    """
+    if kind.brokers > 1:
+        return len(between[0].passed.sent) / max(between[0].seconds, 1e-9)
+    return calibrated(kind, between).capacity(kind)
 
 
 def first_look(kind: Kind, play: Callable[[float, int, float, int], Seen], seconds: float) -> float:
     """Messages a second that are about a utilisation of 1.
 
     Of batches, that is what the broker takes of a flood. Of reads of one message, loads grow until the loops are busy
-    for most of the time: by their time, what they would take.
+    for most of the time: by their time, what they would take. A load that takes far longer than it was sent for is more
+    than brokers carry, however busy they are: others have their processor.
     """
     if not kind.one_by_one:
         for _ in range(3):  # The first ones warm up.
@@ -320,47 +361,57 @@ def first_look(kind: Kind, play: Callable[[float, int, float, int], Seen], secon
     rate = FIRST_RATE
     while True:
         seen = play(rate, 1, seconds, 0)
+        took = float(seen.passed.out.max())
+        if took > LATE * seen.lasted:
+            return len(seen.passed.out) / took
         if seen.processors > BUSY or rate >= MOST_RATE:
             return rate / seen.processors
         rate *= 2
 
 
+def predicted_loads(kind: Kind, rounds: Sequence[Round]) -> list[Load]:
+    """What was measured and what was predicted for each utilisation."""
+    found = calibrations(kind, rounds)
+    _tell_costs(kind, found)
+    places = range(len(rounds[0].predicted))
+    return [
+        measured_load(kind, list(zip(found, [one.predicted[place] for one in rounds], strict=True))) for place in places
+    ]
+
+
+def _tell_costs(kind: Kind, rounds: Sequence[Calibrated]) -> None:
+    costs, pauses = [one.costs for one in rounds], rounds[0].costs.pauses
+    lengths = np.concatenate([one.lengths for one in pauses]) if pauses else np.zeros(0)
+    seen, average = sum(one.seconds for one in pauses), 1e3 * float(lengths.mean()) if len(lengths) else 0.0
+    print(
+        f"{kind.name}: a read takes {1e6 * median(one.first for one in costs):.0f} us, "
+        f"{1e6 * median(one.wake for one in costs):+.0f} us after a rest, and "
+        f"{1e6 * median(one.further for one in costs):.2f} us for each further message; "
+        f"{len(lengths) / max(seen, 1e-9):.1f} pauses a second of {average:.2f} ms; "
+        f"by the paper's form {1e6 * median(one.each for one in rounds):.1f} us for each message"
+    )
+
+
 def measured_load(kind: Kind, rounds: Sequence[tuple[Calibrated, Seen]]) -> Load:
-    """Medians over rounds of measured and predicted figures, and of the errors of each round."""
-    measured = [waits_in(seen.passed.seconds[seen.counted], one.costs.own(kind.burst)) for one, seen in rounds]
-    ours = [predicted(one.costs, seen.rate, kind, number) for number, (one, seen) in enumerate(rounds)]
-    by_trace = [replayed(one.costs, seen, kind) for one, seen in rounds]
+    """Medians over rounds of measured and predicted waits, each less the service by the costs of its round."""
+    numbered = list(enumerate(rounds))
+    measured = [seen.passed.seconds[seen.counted] - one.own(kind) for one, seen in rounds]
     linear = [predicted_by_messages(one.each, seen.rate, kind.burst) for one, seen in rounds]
-
-    def middle(values: Sequence[Waits]) -> Waits:
-        return Waits(median(one.mean for one in values), median(one.p99 for one in values))
-
-    def errors(told: Sequence[Waits]) -> tuple[float, float]:
-        pairs = list(zip(told, measured, strict=True))
-        means, p99s = ([_error(seen[part], by[part]) for by, seen in pairs] for part in (0, 1))
-        return median(means), median(p99s)
-
     runs = [seen for _, seen in rounds]
     return Load(
         kind.name,
         median(seen.rate / one.capacity(kind) for one, seen in rounds),
         median(seen.rate for seen in runs),
-        middle(measured),
-        middle(ours),
-        middle(by_trace),
-        middle(linear),
-        errors(ours),
-        errors(by_trace),
-        errors(linear),
+        waits_in(measured),
+        waits_in([run for number, (one, seen) in numbered for run in predicted_waits(one, seen, kind, number)]),
+        waits_in([run for number, (one, seen) in numbered for run in replayed_waits(one, seen, kind, number)]),
+        Waits(median(one.mean for one in linear), median(one.p99 for one in linear)),
+        noise_in(measured),
         median(float(seen.passed.late.mean()) for seen in runs),
         median(seen.variation for seen in runs),
         median(seen.processors for seen in runs),
         median(seen.quiet for seen in runs),
     )
-
-
-def _error(measured: float, told: float) -> float:
-    return abs(told / measured - 1) if measured > 0 else math.inf
 
 
 def processors_apart() -> tuple[set[int], set[int]]:
@@ -369,16 +420,16 @@ def processors_apart() -> tuple[set[int], set[int]]:
     return {here[0]}, {here[-1]}
 
 
-def waits_of(seconds: float, kinds: Sequence[Kind] = KINDS) -> list[Load]:
-    """Loads of these kinds."""
+def rounds_of(seconds: float, kinds: Sequence[Kind] = KINDS) -> dict[str, list[Round]]:
+    """Measure loads of these kinds; by name."""
     before = os.sched_getaffinity(0)
     own, theirs = processors_apart()
-    found: list[Load] = []
+    found: dict[str, list[Round]] = {}
     for kind in kinds:
         with running(kind.brokers, theirs) as servers:
             os.sched_setaffinity(0, own)
             try:
-                found += measure_waits(kind, servers, seconds)
+                found[kind.name] = measure_waits(kind, servers, seconds)
             finally:
                 os.sched_setaffinity(0, before)
     return found

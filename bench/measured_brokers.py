@@ -32,29 +32,45 @@ def loop_seconds(servers: Sequence[Server]) -> float:
 class ForeignWait:
     """For how long the loop of a broker waited for its processor while other programs had it.
 
-    Its own threads, which write the record, may share the processor with it: what they take is the broker's doing, and
-    does not count.
+    Its own threads, which write the record, may share the processor with it, and so may threads of the kernel that
+    bring the record to the disk: what they take is the broker's doing, and does not count.
     """
 
     def __init__(self, pid: int) -> None:
-        tasks = sorted(Path(f"/proc/{pid}/task").iterdir())
-        self._loop = os.open(f"/proc/{pid}/task/{pid}/schedstat", os.O_RDONLY)
-        self._others = [os.open(task / "schedstat", os.O_RDONLY) for task in tasks if task.name != str(pid)]
-        self._seen = [0.0] * len(self._others)
+        self._tasks = Path(f"/proc/{pid}/task")
+        self._loop = os.open(self._tasks / f"{pid}/schedstat", os.O_RDONLY)
+        self._pid = str(pid)
+        # Of each other thread: its file, and what it used so far. One that has ended keeps that.
+        self._others = {name: os.open(f"/proc/{name}/schedstat", os.O_RDONLY) for name in _kernel_threads()}
+        self._used: dict[str, float] = {}
 
     def __enter__(self) -> ForeignWait:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for each in (self._loop, *self._others):
+        for each in (self._loop, *self._others.values()):
             os.close(each)
 
     def __call__(self) -> float:
-        for place, each in enumerate(self._others):
-            # A thread that has ended keeps what it used.
+        # Threads may begin at any time: those of a library do when it first has work for them.
+        for name in os.listdir(self._tasks):
+            if name != self._pid and name not in self._others:
+                with contextlib.suppress(FileNotFoundError):
+                    self._others[name] = os.open(self._tasks / f"{name}/schedstat", os.O_RDONLY)
+        for name, each in self._others.items():
             with contextlib.suppress(ProcessLookupError):
-                self._seen[place] = _nanoseconds(each, 0)
-        return (_nanoseconds(self._loop, 1) - sum(self._seen)) / 1e9
+                self._used[name] = _nanoseconds(each, 0)
+        return (_nanoseconds(self._loop, 1) - sum(self._used.values())) / 1e9
+
+
+def _kernel_threads() -> list[str]:
+    """Process numbers of the kernel's own threads: they are the children of the second process."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if path.read_text("utf-8", "replace").rpartition(")")[2].split()[1] == "2":
+                found.append(path.parent.name)
+    return found
 
 
 def _nanoseconds(file: int, field: int) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["wait_errors"]
 
 _FIGURES = ("measured", "ours", "replayed", "linear")
-_HEADS = (*_FIGURES, "off %", "replay %")
+_HEADS = (*_FIGURES, "off %", "replay %", "noise %")
 
 
 def wait_errors(loads: Sequence[Load]) -> dict[str, Any]:
@@ -28,12 +28,13 @@ def wait_errors(loads: Sequence[Load]) -> dict[str, Any]:
         for part in (0, 1):
             label = f"{one.kind:15} {one.utilisation:4.2f} {one.rate:8,.0f}" if part == 0 else f"{'  99 %':29}"
             told = "".join(f"{1e6 * getattr(one, name)[part]:11,.0f}" for name in _FIGURES)
-            off = "".join(f"{100 * error[part]:11.0f}" for error in (one.errors, one.replayed_errors))
+            shares = (one.errors(one.ours), one.errors(one.replayed), one.noise)
+            off = "".join(f"{100 * error[part]:11.0f}" for error in shares)
             rest = f"{one.processors:11.2f}{one.variation:11.2f}{1e6 * one.late:11.0f}{100 * one.quiet:11.0f}"
             print(label + told + off + (rest if part == 0 else ""))
 
-    def error(part: int, chosen: Sequence[Load], field: str = "errors") -> float | None:
-        found = median(getattr(one, field)[part] for one in chosen)
+    def error(part: int, chosen: Sequence[Load], by: str = "ours") -> float | None:
+        found = median(one.errors(getattr(one, by))[part] for one in chosen)
         return found if math.isfinite(found) else None
 
     by_kind = {
@@ -45,12 +46,13 @@ def wait_errors(loads: Sequence[Load]) -> dict[str, Any]:
     return {
         "mean_wait_error": error(0, loads),
         "p99_wait_error": error(1, loads),
-        "replayed_mean_wait_error": error(0, loads, "replayed_errors"),
-        "replayed_p99_wait_error": error(1, loads, "replayed_errors"),
-        "linear_mean_wait_error": error(0, loads, "linear_errors"),
-        "linear_p99_wait_error": error(1, loads, "linear_errors"),
+        "replayed_mean_wait_error": error(0, loads, "replayed"),
+        "replayed_p99_wait_error": error(1, loads, "replayed"),
+        "linear_mean_wait_error": error(0, loads, "linear"),
+        "linear_p99_wait_error": error(1, loads, "linear"),
         "linear_endless": sum(math.isinf(one.linear.mean) for one in loads),
         "loads": len(loads),
+        "p99_noise": median(one.noise.p99 for one in loads),
         "quiet_share": min(one.quiet for one in loads),
         **by_kind,
     }

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 from postroad.capacity import fit_every_form
-from postroad.lab.calibration import READ_BYTES, Programme, cell_samples, measure
+from postroad.lab.calibration import (
+    READ_BYTES,
+    Cell,
+    Programme,
+    batch_messages,
+    cell_samples,
+    measure,
+    message_bytes,
+)
 from postroad.lab.trails import Scale, write_trail
 from postroad.lab.trails.costs import COPY_NS, MESSAGE_BYTES
 from postroad.server import tcp
@@ -64,7 +72,7 @@ def test_plan_shows_tables_to_people(monkeypatch: pytest.MonkeyPatch, trail: Pat
 
 
 def test_plan_from_a_trail_takes_its_traffic(monkeypatch: pytest.MonkeyPatch, trail: Path) -> None:
-    done = here(monkeypatch, "capacity", "plan", "--from-trail", str(trail), "--growth", "2", "--rate", "10", "--json")
+    done = here(monkeypatch, "capacity", "plan", "--from-trail", str(trail), "--rate", "10", "--json")
     demand = json.loads(done.out)["demand"]
     assert demand["rate"] == 10  # what is given holds before what was seen
     assert demand["size"] == pytest.approx(MESSAGE_BYTES)
@@ -80,6 +88,12 @@ def test_plan_from_a_trail_takes_its_traffic(monkeypatch: pytest.MonkeyPatch, tr
         (("--from-trail", "{nothing}"), "is not a directory"),
         (("--from-trail", "{nothing}", "--growth", "0"), "--growth 0: the traffic cannot become"),
         ((*DEMAND, "--costs", "{costs}", "--growth", "2"), "are about the traffic of a trail"),
+        (("--from-trail", "{nothing}", "--growth", "2", "--rate", "5"), "both say how much traffic"),
+        ((*DEMAND, "--costs", "{negative}"), "send is -1e-07, and costs are numbers from 0 on"),
+        ((*DEMAND, "--costs", "{costs}", "--report", "{nothing}/plan.html"), "make it first"),
+        ((*DEMAND, "--costs", "{costs}", "--utilisation", "1.5"), "is not between 0 and 1"),
+        ((*DEMAND[:-1], "-5ms", "--costs", "{costs}"), "no message can be delivered within -0.005 s"),
+        ((*DEMAND[:-1], "infs", "--costs", "{costs}"), "a plan needs a number that ends"),
     ],
 )
 def test_plan_says_what_is_missing(
@@ -87,10 +101,35 @@ def test_plan_says_what_is_missing(
 ) -> None:
     (tmp_path / "costs").write_text('{"costs": {"batch": 4e-5, "receive": 2e-7, "send": 1e-7}}')
     (tmp_path / "broken").write_text('{"costs": 7}')
-    names = {name: str(tmp_path / name) for name in ("costs", "broken", "nothing")}
+    (tmp_path / "negative").write_text('{"costs": {"batch": 4e-5, "receive": 2e-7, "send": -1e-7}}')
+    names = {name: str(tmp_path / name) for name in ("costs", "broken", "negative", "nothing")}
     done = here(monkeypatch, "capacity", "plan", *(word.format(**names) for word in arguments))
     assert done.code == 2
     assert reason in done.err
+
+
+@pytest.mark.parametrize("command", [("fit", "--trail", "{trail}"), ("calibrate",)])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, trail: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    words = [word.format(trail=trail) for word in command]
+    for option in ("--out", "--report"):
+        done = here(monkeypatch, "capacity", *words, option, str(tmp_path / "missing" / "file"))
+        assert (done.code, done.out) == (2, "")
+        assert f"there is no directory {tmp_path / 'missing'}" in done.err
+        done = here(monkeypatch, "capacity", *words, option, str(tmp_path))
+        assert done.code == 2
+        assert "is a directory" in done.err
+
+
+def test_a_burst_that_is_longer_than_a_read_is_several_batches() -> None:
+    size = message_bytes(Cell(0, 1, 1_000, 256, False))
+    # As the publisher writes it: SEND, destination, content-length, an empty line, the body and NUL.
+    assert size == len("SEND\ndestination:/topic/load\ncontent-length:1000\n\n") + 1_000 + 1
+    assert 256 * size > READ_BYTES
+    assert batch_messages(Cell(0, 1, 1_000, 256, False)) == 128
+    assert batch_messages(Cell(0, 1, 1_000, 16, False)) == 16
+    assert batch_messages(Cell(0, 1, 1_000, 1_024, True)) == pytest.approx(READ_BYTES / size)
 
 
 def test_calibration_knows_how_much_a_broker_reads_at_once() -> None:

@@ -16,14 +16,9 @@ from postroad.capacity.grid import (
     publisher_side,
     subscriber_side,
 )
-from postroad.capacity.loop_costs import (
-    LoopCosts,
-    ServedBatches,
-    fit_loop,
-    join_batches,
-    loop_ends,
-    served_batches,
-)
+from postroad.capacity.line_costs import fit_line
+from postroad.capacity.loop_costs import LoopCosts, ServedBatches, TimedLoad, fit_loop, served_batches
+from postroad.capacity.loop_queue import loop_ends
 from postroad.capacity.loop_server import WakingServer
 from postroad.capacity.moments import Moments
 from postroad.capacity.monitor import (
@@ -40,6 +35,7 @@ from postroad.capacity.monitor import (
 )
 from postroad.capacity.outlook import ROUND_MS, Forecast, LoadHistory
 from postroad.capacity.paper_figures import CORRELATION, PROPERTY, Curve, Figure, paper_figures
+from postroad.capacity.pauses import PauseSeries
 from postroad.capacity.plan import Demand, Option, Placement, Storage, options, recommend
 from postroad.capacity.quantiles import Quantile, sketch_quantile
 from postroad.capacity.regression import (
@@ -102,6 +98,7 @@ __all__ = [
     "NormalEquations",
     "Observations",
     "Option",
+    "PauseSeries",
     "Placement",
     "Quantile",
     "ReadCosts",
@@ -113,6 +110,7 @@ __all__ = [
     "SimulatedWaits",
     "SingleServer",
     "Storage",
+    "TimedLoad",
     "Traffic",
     "WakingServer",
     "admitted_share",
@@ -123,12 +121,12 @@ __all__ = [
     "figures_report",
     "fit_costs",
     "fit_every_form",
+    "fit_line",
     "fit_loop",
     "fit_reads",
     "fit_report",
     "group_of",
     "highest_rate",
-    "join_batches",
     "limit_rate",
     "loop_ends",
     "normal_equations",

@@ -9,59 +9,78 @@ its behaviour shows in two times of each message, when it was handed to the brok
 - Where the first message came after the batch before was out, the loop had rested, and had to be woken.
 
 A batch of n messages takes first + (n - 1) · further seconds, and `wake` more after a rest. Two things are kept as they
-were seen, because no formula gives them: by what factor batches vary around these costs, and pauses, in which the loop
-serves nobody: the thread that writes the record has the interpreter, or the machine is elsewhere. Pauses come at random
-times, at the rate at which they were seen while the loop was at work.
-
-The queue is played, message by message: with times that were drawn, or with those of a load that was measured.
+were seen, because no formula gives them: by what factor batches vary around these costs, and pauses (`pauses.py`).
+`loop_queue.py` plays the queue with these costs.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from postroad.capacity.errors import CapacityError
+from postroad.capacity.pauses import PauseSeries, arrival_rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
 
-__all__ = ["LoopCosts", "ServedBatches", "fit_loop", "join_batches", "loop_ends", "served_batches"]
+__all__ = ["LoopCosts", "ServedBatches", "TimedLoad", "fit_loop", "served_batches"]
 
 # A batch that took this many seconds more than the costs say, and this part of them as well, met a pause. What is
-# shorter is part of how batches vary.
-PAUSE_SECONDS = 250e-6
-PAUSE_PART = 0.5
+# shorter is part of how batches vary, by a factor: so it has to be little, or the hiccup of a small batch would be a
+# long one of a large batch.
+PAUSE_SECONDS = 50e-6
+PAUSE_PART = 0.15
 # The fit weighs batches by what it found before, and leaves out those with a pause: this settles in a few steps.
 _STEPS = 6
 # With fewer there are not as many as costs.
 FEWEST_BATCHES = 4
 # Where fewer batches than this share would be without a pause, pauses are not the exception: none is told apart.
 _LEAST_SMOOTH = 0.5
+# So many batches of the very same length, and none longer, are not so by chance.
+_SEEN_FULL = 5
 # Factors that are kept of how batches vary.
 _MOST_FACTORS = 10_000
-_PAUSES_AT_ONCE = 256
+
+
+class TimedLoad(NamedTuple):
+    """Messages of a load, in the order in which they were sent.
+
+    Attributes:
+        sent: when each was handed to the broker.
+        out: when it came out.
+        counted: whether it counts: others met a disturbance that is not the broker's.
+        sources: the socket that each came from; None for one socket.
+    """
+
+    sent: Floats
+    out: Floats
+    counted: NDArray[np.bool_]
+    sources: NDArray[np.int64] | None = None
 
 
 class ServedBatches(NamedTuple):
-    """Batches that a loop served, one row each.
+    """Batches that a loop served under one load, one row each.
 
     Attributes:
         messages: how many were in it.
+        reads: sockets that they came from. Whoever looks at what comes out may see several batches at once.
         seconds: that it took.
         rested: whether the loop had nothing to do before.
+        ends: when it was out, in order; times that do not count are cut out.
     """
 
     messages: Floats
+    reads: Floats
     seconds: Floats
     rested: NDArray[np.bool_]
+    ends: Floats
 
 
 class LoopCosts(NamedTuple):
@@ -73,21 +92,17 @@ class LoopCosts(NamedTuple):
         wake: more than that for the first read after a rest; negative where a loop that has rested is quicker, because
             what it does behind a batch is done.
         factors: what batches took over what these costs say, of batches without a pause.
-        pauses: how long each pause was that was seen.
-        observed: for how many seconds the loop was seen at work, with pauses.
+        pauses: that were seen, a series for each load.
+        most: messages that one batch can have. A broker whose selectors are costly leaves the rest of a long read for
+            its next turn, and messages at its head are out before those at its end.
     """
 
     first: float
     further: float
     wake: float
     factors: Floats = np.ones(1)
-    pauses: Floats = np.zeros(0)
-    observed: float = math.inf
-
-    @property
-    def pause_rate(self) -> float:
-        """Pauses per second."""
-        return len(self.pauses) / self.observed
+    pauses: Sequence[PauseSeries] = ()
+    most: float = math.inf
 
     def own(self, burst: int = 1) -> float:
         """The service of a message, or of a burst that comes as one, at a loop that is at work."""
@@ -95,17 +110,13 @@ class LoopCosts(NamedTuple):
 
     def expected(self, served: ServedBatches) -> Floats:
         """What these costs say that batches took, without pauses."""
-        return np.asarray(self.first + self.further * (served.messages - 1) + self.wake * served.rested)
+        further = served.messages - served.reads
+        return np.asarray(self.first * served.reads + self.further * further + self.wake * served.rested)
 
 
-def served_batches(sent: Floats, out: Floats, counted: NDArray[np.bool_] | None = None) -> ServedBatches:
-    """The batches of a load.
-
-    Args:
-        sent: when each message was handed to the broker.
-        out: when it came out.
-        counted: batches with a message that does not count are left out; None counts all.
-    """
+def served_batches(load: TimedLoad) -> ServedBatches:
+    """Find the batches of a load; those with a message that does not count are left out."""
+    sent, out, counted, sources = load
     if not len(out):
         raise CapacityError("there are no batches without messages")
     ends, place = np.unique(out, return_inverse=True)
@@ -113,108 +124,75 @@ def served_batches(sent: Floats, out: Floats, counted: NDArray[np.bool_] | None 
     arrived = np.full(len(ends), math.inf)
     np.minimum.at(arrived, place, sent)
     before = np.concatenate([[-math.inf], ends[:-1]])
-    served = ServedBatches(sizes, ends - np.maximum(arrived, before), arrived > before)
-    if counted is None:
-        return served
     whole = np.bincount(place, weights=~counted) == 0
+    # Between two batches that count, time passes; around others it stands still.
+    passed = np.diff(ends, prepend=float(np.min(sent))) * whole
+    reads = np.ones(len(ends)) if sources is None else _reads(place, sources)
+    served = ServedBatches(sizes, reads, ends - np.maximum(arrived, before), arrived > before, np.cumsum(passed))
     return ServedBatches(*(column[whole] for column in served))
 
 
-def join_batches(parts: Sequence[ServedBatches]) -> ServedBatches:
-    """Batches of several loads."""
-    return ServedBatches(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+def _reads(place: NDArray[np.int64], sources: NDArray[np.int64]) -> Floats:
+    """How many sockets the messages of each batch came from."""
+    pairs = np.unique(np.stack([place, sources]), axis=1)
+    return np.bincount(pairs[0], minlength=int(place.max()) + 1).astype(np.float64)
 
 
-def fit_loop(served: ServedBatches) -> LoopCosts:
-    """The costs of a loop that served these batches: least squares of relative errors, pauses apart.
+def fit_loop(loads: Sequence[TimedLoad]) -> LoopCosts:
+    """The costs of a loop that served these loads: least squares, batches weighed by their work, pauses apart.
 
     What a further message costs is 0 where no batch has any.
 
     Raises:
         CapacityError: too few batches.
     """
-    if len(served.seconds) < FEWEST_BATCHES:
-        raise CapacityError(f"{len(served.seconds)} batches do not tell what they cost: {FEWEST_BATCHES} at least")
-    terms = np.stack([np.ones(len(served.seconds)), served.messages - 1, served.rested.astype(np.float64)])
-    expected, smooth = np.maximum(served.seconds, 1e-9), np.ones(len(served.seconds), np.bool_)
+    served = [served_batches(load) for load in loads]
+    messages, reads, seconds, rested = (np.concatenate([one[part] for one in served]) for part in range(4))
+    if len(seconds) < FEWEST_BATCHES:
+        raise CapacityError(f"{len(seconds)} batches do not tell what they cost: {FEWEST_BATCHES} at least")
+    terms = np.stack([reads, messages - reads, rested.astype(np.float64)])
+    expected, smooth = np.maximum(seconds, 1e-9), np.ones(len(seconds), np.bool_)
     found: Floats = np.zeros(len(terms))
     for _ in range(_STEPS):
-        # Weights by what is expected, not by what was seen: the latter would favour batches that were quick by chance.
-        weighed = (terms / expected)[:, smooth]
-        found = np.asarray(np.linalg.lstsq(weighed.T, (served.seconds / expected)[smooth], rcond=None)[0], np.float64)
+        # A batch counts by its work: waits depend on how busy the loop is, and thousands of small batches may be less
+        # of that than a hundred large ones. By what is expected, not by what was seen: the latter would favour batches
+        # that were quick by chance.
+        weights = 1 / np.sqrt(expected[smooth])
+        found = np.asarray(
+            np.linalg.lstsq((terms[:, smooth] * weights).T, seconds[smooth] * weights, rcond=None)[0], np.float64
+        )
         found[:2] = np.maximum(found[:2], [1e-9, 0.0])
         found[2] = max(found[2], -0.9 * found[0])
         expected = found @ terms
-        smooth = served.seconds <= (1 + PAUSE_PART) * expected + PAUSE_SECONDS
+        smooth = _without_pause(seconds, expected)
         if smooth.mean() < _LEAST_SMOOTH:
-            smooth = np.ones(len(served.seconds), np.bool_)
-    factors = (served.seconds / expected)[smooth]
-    pauses = (served.seconds - expected)[~smooth]
-    return LoopCosts(
-        float(found[0]),
-        float(found[1]),
-        float(found[2]),
-        factors[:: 1 + len(factors) // _MOST_FACTORS],
-        pauses,
-        float(served.seconds.sum()),
+            smooth = np.ones(len(seconds), np.bool_)
+    factors = (seconds / expected)[smooth]
+    first, further, wake = found.tolist()
+    costs = LoopCosts(
+        first, further, wake, factors[:: 1 + len(factors) // _MOST_FACTORS], most=_most(messages[reads == 1])
+    )
+    return (
+        costs
+        if smooth.all()
+        else costs._replace(pauses=[_pauses(costs, *pair) for pair in zip(loads, served, strict=True)])
     )
 
 
-def loop_ends(costs: LoopCosts, times: Floats, sources: NDArray[np.int64] | None = None, seed: int = 0) -> Floats:
-    """When each message is out; those of one batch at the very same time.
-
-    Args:
-        costs: of the loop.
-        times: when messages come, in order.
-        sources: the socket of each; None for one socket.
-        seed: of factors and pauses.
-    """
-    random = np.random.default_rng(seed)
-    total, arrivals = len(times), times.tolist()
-    sockets = [0] * total if sources is None else sources.tolist()
-    factors = random.choice(costs.factors, total).tolist()
-    pauses = _pauses(costs, random)
-    pause_at, pause = next(pauses)
-    first, further, wake = costs.first - costs.further, costs.further, costs.wake
-    out = [0.0] * total
-    # What each socket holds, in the order in which sockets began to hold something: so the loop serves them.
-    waiting: dict[int, list[int]] = {}
-    now, come, batches = -math.inf, 0, 0
-    while come < total or waiting:
-        rested = not waiting and arrivals[come] > now
-        if rested:
-            now = arrivals[come]
-            while pause_at <= now:
-                # One that ends before the message comes delays nobody.
-                now = max(now, pause_at + pause)
-                pause_at, pause = next(pauses)
-        while come < total and arrivals[come] <= now:
-            waiting.setdefault(sockets[come], []).append(come)
-            come += 1
-        members = waiting.pop(next(iter(waiting)))
-        seconds = first + further * len(members)
-        now += factors[batches] * (seconds + wake if rested else seconds)
-        batches += 1
-        while pause_at <= now:
-            now += pause
-            pause_at, pause = next(pauses)
-        for member in members:
-            out[member] = now
-    return np.array(out)
+def _most(messages: Floats) -> float:
+    """The messages that no batch exceeds, if many have just as many; infinite if the longest one is so by chance."""
+    longest = float(messages.max(initial=0))
+    return longest if longest > 1 and (messages == longest).sum() >= _SEEN_FULL else math.inf
 
 
-def _pauses(costs: LoopCosts, random: np.random.Generator) -> Iterator[tuple[float, float]]:
-    """When pauses begin and how long they are, for ever."""
-    if not costs.pause_rate > 0:
-        return itertools.repeat((math.inf, 0.0))
-    return _random_pauses(costs, random)
+def _without_pause(seconds: Floats, expected: Floats) -> NDArray[np.bool_]:
+    return np.asarray(seconds <= (1 + PAUSE_PART) * expected + PAUSE_SECONDS)
 
 
-def _random_pauses(costs: LoopCosts, random: np.random.Generator) -> Iterator[tuple[float, float]]:
-    at = 0.0
-    while True:
-        gaps = random.exponential(1 / costs.pause_rate, _PAUSES_AT_ONCE).tolist()
-        lengths = random.choice(costs.pauses, _PAUSES_AT_ONCE).tolist()
-        for gap, length in zip(gaps, lengths, strict=True):
-            at += gap
-            yield at, length
+def _pauses(costs: LoopCosts, load: TimedLoad, served: ServedBatches) -> PauseSeries:
+    """The pauses of a load: what its batches took beyond these costs, right before they were out."""
+    expected = costs.expected(served)
+    met = ~_without_pause(served.seconds, expected)
+    lengths = (served.seconds - expected)[met]
+    lasted = float(served.ends[-1]) if len(served.ends) else 0.0
+    return PauseSeries(arrival_rate(load.sent), lasted, np.maximum(served.ends[met] - lengths, 0.0), lengths)

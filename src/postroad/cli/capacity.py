@@ -37,6 +37,7 @@ def fit(
     """Fit what batches cost to the samples in a trail, and say what the data do not tell."""
     from postroad.capacity import compare, fit_every_form, fit_report, group_of
 
+    _check_files(out, report)
     samples, at, damaged = _samples(trail, since, until)
     for text in damaged:
         typer.echo(f"postroad: left out: {text}", err=True)
@@ -44,9 +45,9 @@ def fit(
     supported = compare(fits)
     documents = [_document(one, one is supported) for one in fits]
     if out is not None:
-        out.write_text(json.dumps(_document(supported, True), indent=2) + "\n")
+        _write(out, json.dumps(_document(supported, True), indent=2) + "\n")
     if report is not None:
-        report.write_text(fit_report(fits, supported, samples))
+        _write(report, fit_report(fits, supported, samples))
     if as_json:
         for document in documents:
             echo_json(document)
@@ -72,6 +73,7 @@ def calibrate(
     from postroad.capacity import compare, fit_every_form, fit_report
     from postroad.lab.calibration import Programme, cell_samples, measure
 
+    _check_files(out, report)
     with tempfile.TemporaryDirectory(prefix="postroad-calibration-") as folder:
         measured = asyncio.run(
             measure(Programme(seconds=seconds), Path(folder), lambda line: typer.echo(line, err=True))
@@ -81,9 +83,9 @@ def calibrate(
     supported = compare(fits)
     checks = _checks(measured, supported)
     if out is not None:
-        out.write_text(json.dumps(_document(supported, True), indent=2) + "\n")
+        _write(out, json.dumps(_document(supported, True), indent=2) + "\n")
     if report is not None:
-        report.write_text(fit_report(fits, supported, samples))
+        _write(report, fit_report(fits, supported, samples))
     if as_json:
         echo_json({**_document(supported, True), "saturated": checks})
     else:
@@ -92,21 +94,21 @@ def calibrate(
 
 
 def _checks(measured: Sequence[MeasuredCell], supported: CostFit) -> list[dict[str, Any]]:
-    """Return what saturated brokers carried, beside what the costs predict."""
-    from postroad.lab.calibration import message_bytes
+    """Return what saturated brokers carried for each second of their loop, beside what the costs predict."""
+    from postroad.lab.calibration import saturated_rate
 
     found = []
     for one in measured:
-        if one.cell.saturated:
-            cell, size = one.cell, message_bytes(one.cell)
-            predicted = supported.costs().capacity(cell.subscriptions + cell.copies, cell.copies, size, utilisation=1)
+        if one.cell.saturated and one.bursts:
+            cell = one.cell
             found.append(
                 {
                     "subscriptions": cell.subscriptions,
                     "copies": cell.copies,
                     "size": cell.size,
                     "rate": one.rate,
-                    "predicted": predicted,
+                    "carried": one.carried,
+                    "predicted": saturated_rate(supported.costs(), cell),
                     "processors": one.busy,
                     "conclusive": one.conclusive,
                 }
@@ -135,6 +137,7 @@ def plan(
     """Say how many brokers a load needs, where they should stand, and what waiting and disk that means."""
     from postroad.capacity import Demand, Storage, options, plan_report, recommend
 
+    _check_files(report)
     known: dict[str, float] = {}
     chosen_costs, source = None, ""
     if from_trail is None and (growth != 1.0 or since is not None or until is not None):
@@ -143,6 +146,8 @@ def plan(
         raise PostroadError(
             f"--growth {growth:g}: the traffic cannot become that many times what it is; write 2 for twice"
         )
+    if rate is not None and growth != 1.0:
+        raise PostroadError("--rate and --growth both say how much traffic to plan for: give one of them")
     if from_trail is not None:
         known, chosen_costs, source = _from_trail(from_trail, since, until, growth)
     if costs is not None:
@@ -165,7 +170,7 @@ def plan(
     found = options(demand, chosen_costs, Storage(durable=1.1 if durable else 0.0))
     best = recommend(found)
     if report is not None:
-        report.write_text(plan_report(demand, chosen_costs, found, best))
+        _write(report, plan_report(demand, chosen_costs, found, best))
     if as_json:
         echo_json(
             {
@@ -195,8 +200,30 @@ def figures(
             ]
             echo_json({**figure._asdict(), "curves": curves})
         return
-    out.write_text(figures_report(found))
+    _write(out, figures_report(found))
     typer.echo(f"{len(found)} figures in {out}")
+
+
+def _check_files(*paths: Path | None) -> None:
+    """Refuse files that cannot be written before anything is measured or computed for them.
+
+    Raises:
+        PostroadError: the text says which, and why.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise PostroadError(f"{path} is a directory: name a file in it")
+        if not path.parent.is_dir():
+            raise PostroadError(f"{path} cannot be written: there is no directory {path.parent}; make it first")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise PostroadError(f"{path} cannot be written ({error.strerror}): name another file") from None
 
 
 def _samples(trail: Path, since: str | None, until: str | None) -> tuple[BatchSamples, Any, list[str]]:
@@ -230,7 +257,11 @@ def _read_costs(path: Path) -> BatchCosts:
 
     try:
         document = json.loads(path.read_text())
-        return BatchCosts.of({str(name): float(value) for name, value in document["costs"].items()})
+        found = {str(name): float(value) for name, value in document["costs"].items()}
+        wrong = [f"{name} is {value:g}" for name, value in found.items() if not 0 <= value < float("inf")]
+        if wrong:
+            raise ValueError(f"{wrong[0]}, and costs are numbers from 0 on")
+        return BatchCosts.of(found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PostroadError(
             f"{path} does not hold costs ({error}); write it with `postroad capacity fit --trail DIR --out {path}`"
@@ -303,18 +334,18 @@ def _show_checks(checks: Sequence[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="Saturated brokers: messages/s", title_justify="left")
+    table = Table(title="Saturated brokers: messages per second of the loop's processor time", title_justify="left")
     for head in ("subscriptions", "copies", "bytes", "measured", "predicted", "off by", "processors used"):
         table.add_column(head, justify="right")
     for one in checks:
-        off = f"{100 * (one['predicted'] / one['rate'] - 1):+.0f} %" if one["conclusive"] else "load generator too slow"
+        off = f"{100 * (one['predicted'] / one['carried'] - 1):+.0f} %"
         table.add_row(
             f"{one['subscriptions']:,}",
             str(one["copies"]),
             f"{one['size']:,}",
-            f"{one['rate']:,.0f}",
+            f"{one['carried']:,.0f}",
             f"{one['predicted']:,.0f}",
-            off,
+            off if one["conclusive"] else "load generator too slow",
             f"{one['processors']:.2f}",
         )
     Console().print(table)

@@ -12,8 +12,8 @@ saturated cell in which the broker's loop was idle for more than the rest of `SA
 generator was the bottleneck, and the cell says nothing about the broker.
 
 The speed of a shared machine changes from one minute to the next. So all brokers run at the same time, and the cells of
-all are visited in several rounds, each in another order: changes of speed affect all cells alike, and the median over a
-cell's visits ignores a disturbance of one of them.
+all are visited in several rounds, each in another order: changes of speed affect all cells alike, and what counts of a
+cell is the middle of its visits, without those that something disturbed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import os
 import random
 import signal
@@ -38,6 +39,8 @@ from postroad.lab.measured_broker import broker_command, broker_settings, stomp_
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from postroad.capacity import BatchCosts
+
 __all__ = [
     "READ_BYTES",
     "SATURATED",
@@ -49,17 +52,20 @@ __all__ = [
     "cell_samples",
     "measure",
     "message_bytes",
+    "saturated_rate",
 ]
 
 # A broker's loop that runs for less than this share of the time is not saturated.
 SATURATED = 0.9
 # A cell is warmed up for this part of its time before it counts.
 _WARM_UP = 0.25
-# All cells are visited so many times, and each visit is measured in so many slices; the middle one of all counts.
+# All cells are visited so many times, and each visit is measured in so many slices. The third of them in which a burst
+# cost least, and the third in which it cost most, do not count.
 ROUNDS = 3
-_SLICES = 2
-# The bytes of a frame that are not its body.
-_FRAME_BYTES = 60
+_SLICES = 3
+_CUT = 3
+# A message of the publisher: a header that selectors look at, the size of the body, a request for a receipt, the body.
+_FRAME = b"SEND\ndestination:/topic/load\n%bcontent-length:%d\n%b\n%b\0"
 # Bursts under way at once in a saturated cell.
 WINDOW = 4
 # The most that the broker takes in one read (`server.tcp.READ_BYTES`, which this room does not import; a test
@@ -141,7 +147,15 @@ class Programme(NamedTuple):
         grid = itertools.product(self.copies, self.sizes, self.bursts)
         slow = [Cell(subscriptions, copies, size, burst, False) for copies, size, burst in grid]
         fast = itertools.product(self.copies, self.sizes)
-        return slow + [Cell(subscriptions, copies, size, max(self.bursts) * 4, True) for copies, size in fast]
+        return slow + [Cell(subscriptions, copies, size, self._full(size), True) for copies, size in fast]
+
+    def _full(self, size: int) -> int:
+        """Return the messages of a burst that keeps a broker busy, at most a read of them.
+
+        Longer ones would let consumers fall behind while the publisher writes: the broker would keep copies for them,
+        which costs more than writing them.
+        """
+        return max(1, min(4 * max(self.bursts), READ_BYTES // _frame_bytes(size)))
 
     def __len__(self) -> int:
         return sum(len(self.cells(number)) for number in self.subscriptions)
@@ -182,10 +196,14 @@ async def measure(programme: Programme, folder: Path, tell: Callable[[str], None
 
 
 def batch_messages(cell: Cell) -> float:
-    """Return how many messages the broker takes in one read: a burst, or what a read holds of continuous bursts."""
-    if not cell.saturated:
-        return float(cell.burst)
-    return min(READ_BYTES / message_bytes(cell), float(WINDOW * cell.burst))
+    """Return how many messages the broker takes in one read, on average.
+
+    That is a burst, or its equal part of one that is longer than a read; of continuous bursts, what a read holds.
+    """
+    size = message_bytes(cell)
+    if cell.saturated:
+        return min(READ_BYTES / size, float(WINDOW * cell.burst))
+    return cell.burst / math.ceil(cell.burst * size / READ_BYTES)
 
 
 def cell_samples(measured: Sequence[MeasuredCell]) -> BatchSamples:
@@ -211,9 +229,21 @@ def cell_samples(measured: Sequence[MeasuredCell]) -> BatchSamples:
     return BatchSamples(*np.array(rows, np.float64).T)
 
 
+def saturated_rate(costs: BatchCosts, cell: Cell) -> float:
+    """Return the messages per second that a broker with these costs carries in a saturated cell."""
+    messages = batch_messages(cell)
+    row = (messages, cell.subscriptions + cell.copies, messages * cell.copies, cell.copies)
+    batch = BatchSamples(*(np.array([figure]) for figure in (*row, messages * message_bytes(cell), math.nan)))
+    return float(messages / costs.seconds(batch)[0])
+
+
 def message_bytes(cell: Cell) -> int:
     """Return the bytes of a frame in a cell."""
-    return cell.size + _FRAME_BYTES
+    return _frame_bytes(cell.size)
+
+
+def _frame_bytes(size: int) -> int:
+    return len(_FRAME % (b"", size, b"", b"")) + size
 
 
 @contextlib.asynccontextmanager
@@ -262,9 +292,13 @@ async def _slice(publisher: _Publisher, cell: Cell, pid: int, seconds: float) ->
 
 
 def _middle(slices: Sequence[MeasuredCell]) -> MeasuredCell:
-    """Return the slice with the median cost of a burst; if none was confirmed, the last slice."""
+    """Add up the slices without those in which a burst cost least and most; the last slice if none was confirmed."""
     confirmed = sorted((one for one in slices if one.bursts), key=lambda one: one.processor_seconds / one.bursts)
-    return confirmed[len(confirmed) // 2] if confirmed else slices[-1]
+    if not confirmed:
+        return slices[-1]
+    cut = len(confirmed) // _CUT
+    kept = confirmed[cut : len(confirmed) - cut]
+    return MeasuredCell(kept[0].cell, *(sum(figures) for figures in list(zip(*kept, strict=True))[1:]))
 
 
 class _Connection:
@@ -340,10 +374,9 @@ class _Publisher(_Connection):
         super().__init__(line)
         self._cell = cell
         header = b"correlation:#0\n" if by_selector else b""
-        frame = b"SEND\ndestination:/topic/load\n" + header + b"content-length:%d\n%s\n%s\0"
         body = b"x" * cell.size
-        plain = frame % (cell.size, b"", body)
-        self._burst = plain * (cell.burst - 1) + frame % (cell.size, b"receipt:r\n", body)
+        plain = _FRAME % (header, cell.size, b"", body)
+        self._burst = plain * (cell.burst - 1) + _FRAME % (header, cell.size, b"receipt:r\n", body)
 
     @classmethod
     async def connect(cls, address: tuple[str, int], cell: Cell, by_selector: bool) -> _Publisher:
