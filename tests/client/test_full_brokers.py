@@ -11,6 +11,7 @@ from postroad.broker import Limits
 from postroad.client import ClientError, Reconnect, connect
 from postroad.client.connection import ClientHello
 from postroad.client.wire import Wire
+from postroad.server import login_gate
 from tests.client.serving import address, broker, run, until
 from tests.server.people import users_file
 
@@ -39,26 +40,21 @@ def test_a_client_waits_for_a_place_at_a_broker_that_is_full(tmp_path: Path) -> 
     run(talk())
 
 
-def test_clients_that_all_log_in_at_once_get_in_one_after_the_other(
+def test_clients_that_come_back_wait_while_too_many_logins_are_checked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroad.server.gate.MOST_CHECKS_PER_ADDRESS", 1)
-
     async def talk() -> None:
-        people = users_file(tmp_path / "people", **{f"user{number}": "secret" for number in range(4)})
+        people = users_file(tmp_path / "people", ann="secret")
         async with broker(tmp_path / "1", users_file=people) as first:
-            clients = []
-            for number in range(4):
-                client = connect(address(first), login=f"user{number}", passcode="secret", reconnect=SOON)
-                clients.append(await client.__aenter__())
+            client = await connect(address(first), login="ann", passcode="secret", reconnect=SOON).__aenter__()
             port = first.port
-        # The next process remembers no passcodes, and all come at once.
+        # The next process remembers no passcodes, and is busy with those of others.
+        monkeypatch.setattr(login_gate, "MOST_CHECKS_PER_ADDRESS", 0)
         async with broker(tmp_path / "2", users_file=people, port=port) as second:
-            for client in clients:
-                assert await client.publish("a", receipt=True) is not None
-            assert second.server_statistics().logins_delayed > 0
-            for client in clients:
-                await client.__aexit__(None, None, None)
+            await until(lambda: second.server_statistics().logins_delayed >= 2)
+            monkeypatch.setattr(login_gate, "MOST_CHECKS_PER_ADDRESS", 8)
+            assert await client.publish("a", receipt=True) is not None
+            await client.__aexit__(None, None, None)
 
     run(talk())
 

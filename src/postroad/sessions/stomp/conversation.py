@@ -221,7 +221,7 @@ class StompConversation:
 
     @property
     def kept_bytes(self) -> int:
-        return self._decoder.pending + self._transactions.held_bytes + len(self._early)
+        return self._decoder.pending + self._transactions.held_bytes + self._receipts.held_bytes + len(self._early)
 
     @property
     def waiting_bytes(self) -> int:
