@@ -106,7 +106,7 @@ class WebSocketConnection(TcpConnection):
                 part = bytes(self._unread[:end])
                 del self._unread[:end]
                 self._take(part)
-                if self._unread and self._clients.timer() >= until and not self._is_turn_due:
+                if self._unread and self._clients.timer() >= until:
                     self._read_later()
                     return
         except Exception as error:
@@ -115,9 +115,10 @@ class WebSocketConnection(TcpConnection):
             self._unread.clear()
 
     def _read_later(self) -> None:
-        self._is_turn_due = True
-        super().pause_reading()
-        self._loop.call_soon(self._next_turn)
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            super().pause_reading()
+            self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
         self._is_turn_due = False
@@ -134,10 +135,10 @@ class WebSocketConnection(TcpConnection):
 
     def resume_reading(self) -> None:
         self._paused = False
-        if not self._unread:
-            super().resume_reading()
-        elif not self._is_turn_due:
+        if self._unread:
             self._read_later()
+        else:
+            super().resume_reading()
 
     def _take(self, data: bytes) -> None:
         self._protocol.receive_data(data)
@@ -161,7 +162,7 @@ class WebSocketConnection(TcpConnection):
         return None
 
     def _payload(self) -> bytes:
-        """What the messages of a read hold, end to end: one read makes one batch here too."""
+        """What the messages of a part hold, end to end: many messages make one batch here too."""
         pieces: list[bytes] = []
         for event in self._protocol.events_received():
             if isinstance(event, Request):
