@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postroad.broker import Broker, BrokerError, Limits, PublisherNumbers, Relay, make_strategy
+from postroad.broker import Broker, BrokerError, Limits, Outbox, PublisherNumbers, Relay, make_strategy
 from postroad.messages import Batch, MessageId
 from postroad.routing.destinations import Destinations
 from postroad.tracking import ExactRecorder
 
 if TYPE_CHECKING:
-    from postroad.broker import Outbox, Session
+    from postroad.broker import Session
 
 
 def broker(*, in_turns: Any = False, **limits: int) -> Broker:
@@ -302,3 +302,26 @@ def test_a_subscription_takes_no_more_of_the_index_than_is_estimated(selector: s
     for number in range(100):
         core.subscribe(session, f"s{number}", "t", selector.format(number=number))
     assert core.index.statistics().bytes - before < core.statistics().subscription_bytes_now
+
+
+def test_a_large_message_for_many_sessions_is_written_to_some_of_them_a_turn() -> None:
+    size, count = 1_000_000, 40
+    core, reader = broker(in_turns=True, memory_bytes=32_000_000), Reader()
+    for number in range(count):
+        core.subscribe(core.attached(f"s{number}"), f"s{number}", "t")
+    outbox = core.receive(Batch.build([("t", {}, {}, b"7" + b" " * size)]), core.attached("p"), 0)
+    handed = [reader.read(outbox)]
+    while core.unfinished:
+        handed.append(reader.read(core.proceed(0)))
+    # A quarter of the memory that is not measured, another that is, and one more.
+    assert max(handed) <= 17
+    assert sum(handed) == count
+    assert core.statistics().delivered == count
+    assert core.statistics().waiting_messages_now == 0
+
+
+def test_rows_that_share_a_topic_are_not_taken_for_the_whole_batch() -> None:
+    outbox = Outbox()
+    rows = Batch.build([("t", {}, {}, b"x" * 100)] * 50)
+    rows.spans[:, :2] = rows.spans[0, :2]
+    assert outbox.largest_row(rows) == 101

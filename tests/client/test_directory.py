@@ -162,10 +162,12 @@ def test_a_directory_that_is_not_there_says_so() -> None:
     run(talk())
 
 
-def test_what_is_no_directory_is_refused() -> None:
+@pytest.mark.parametrize("body", [b"[]", b'{"brokers": ["\xff"]}', b'{"brokers": ' + b"[" * 50_000])
+def test_what_is_no_directory_is_refused(body: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
         writer.close()
 
     async def talk() -> None:
@@ -179,7 +181,7 @@ def test_what_is_no_directory_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "127.0.0.1:8160", "stomp://127.0.0.1:1", "http://h:1/path", "http://h:x", "http://"]
+    "url", ["", "127.0.0.1:8160", "stomp://127.0.0.1:1", "http://h:1/path", "http://h:x", "http://", "http://a..b:8160"]
 )
 def test_addresses_that_are_none_are_refused(url: str) -> None:
     with pytest.raises(ClientError, match="write it like http://127"):

@@ -42,6 +42,14 @@ def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, text: str) -> No
         Place(tmp_path).read()
 
 
+def test_a_state_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    Place(tmp_path).state_file.mkdir()
+    for place in (Place(tmp_path / "file"), Place(tmp_path)):
+        with pytest.raises(NetworkError, match=r"network\.json: cannot be read \((Not|Is) a directory\)"):
+            find(place)
+
+
 def test_a_group_may_read_what_a_network_leaves(tmp_path: Path) -> None:
     place = Place(tmp_path / "new")
     with place.held(grp.getgrgid(os.getgid()).gr_name):

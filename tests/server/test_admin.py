@@ -18,7 +18,7 @@ from tests.server.http_client import get
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
 
@@ -204,6 +204,77 @@ def test_questions_that_take_long_are_bounded_and_keep_nobody_else_out() -> None
         server.close()
 
     run(talk)
+
+
+def _slow_page(release: asyncio.Event) -> Callable[[http.Request], Awaitable[http.HttpResponse]]:
+    async def later() -> http.HttpResponse:
+        await release.wait()
+        return http.text_response(HTTPStatus.OK, "found")
+
+    return lambda request: later()
+
+
+def test_a_question_whose_place_is_taken_in_the_moment_it_comes_costs_no_place_for_good(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def talk() -> None:
+        release = asyncio.Event()
+        release.set()
+        endpoint = http.Endpoint(_slow_page(release), most=1, most_slow=1)
+        served: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+        async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            served.append((reader, writer))
+
+        holder = await asyncio.start_server(keep, "127.0.0.1", 0)
+        port = holder.sockets[0].getsockname()[1]
+        clients = [(await asyncio.open_connection("127.0.0.1", port))[1] for _ in range(2)]
+        await until(lambda: len(served) == 2)
+        first = asyncio.create_task(endpoint.serve(*served[0]))
+        await asyncio.sleep(0)
+        # The newcomer has its turn after the request has come, and before it is read.
+        second = asyncio.create_task(endpoint.serve(*served[1]))
+        served[0][0].feed_data(b"GET /trace HTTP/1.1\r\n\r\n")
+        await first
+        clients[1].write(b"GET /trace HTTP/1.1\r\n\r\n")
+        await second
+        for client in clients:
+            client.close()
+        holder.close()
+        listening = await endpoint.listen(0)
+        assert await get(listening.sockets[0].getsockname()[1], "/trace") == (200, "found\n")
+        listening.close()
+
+    run(talk)
+    assert not caplog.records
+
+
+def test_a_client_that_does_not_wait_for_its_answer_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    async def talk() -> None:
+        release = asyncio.Event()
+        done: list[None] = []
+        endpoint = http.Endpoint(_slow_page(release), most=1, most_slow=1)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await endpoint.serve(reader, writer)
+            done.append(None)
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /trace HTTP/1.1\r\n\r\n")
+        await until(lambda: endpoint._slow == 1)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+        release.set()
+        await until(lambda: bool(done))
+        server.close()
+
+    # The loop that brokers take where it is installed: it raises when something is written to a closed connection.
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())
+    assert not caplog.records
 
 
 def test_the_endpoint_listens_on_the_loopback_address_whatever_the_host(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +13,7 @@ from websockets.typing import Origin, Subprotocol
 
 from postroad.broker import Limits
 from postroad.protocols.stomp import Frame, FrameReader, encode_frame
+from postroad.server import websocket
 from postroad.sessions.stomp.renderers import MESSAGE_BYTES
 from tests.server.scene import Client, run, service, until
 
@@ -260,3 +263,56 @@ def test_a_frame_that_breaks_the_websocket_protocol_ends_its_connection(tmp_path
             assert broker.server_statistics().internal_errors == 0
 
     run(conversation)
+
+
+def _empty_frames(count: int) -> bytes:
+    """Fragments of one message without content, masked by zeros."""
+    return b"\x02\x80\0\0\0\0" + b"\x00\x80\0\0\0\0" * count
+
+
+def test_a_read_of_many_small_frames_is_taken_in_turns(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker, connect(address(broker.websocket_port)) as socket:
+            await socket.send(HELLO.decode())
+            assert "CONNECTED" in str(await socket.recv())
+            (connection,) = broker.clients._connections.values()
+            # Each look at the clock finds a turn's time gone.
+            ticks = itertools.count(0, websocket.TURN_MS + 1)
+            broker.clients.timer = lambda: next(ticks)
+            frames = _empty_frames(40_000)
+            turns = 0
+            connection.data_received(frames)
+            while left := len(connection._unread):  # type: ignore[attr-defined]
+                turns += 1
+                await asyncio.sleep(0)
+                assert len(connection._unread) >= left - websocket.PART_BYTES  # type: ignore[attr-defined]
+            assert turns >= len(frames) // websocket.PART_BYTES
+
+    run(talk)
+
+
+@pytest.mark.parametrize("part", [10, 100, 5_000])
+def test_what_is_taken_in_turns_is_carried_out_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setattr(websocket, "PART_BYTES", part)
+    monkeypatch.setattr(websocket, "TURN_MS", 0)
+
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker, connect(address(broker.websocket_port)) as socket:
+            await socket.send(HELLO.decode())
+            client = Talk(socket)
+            assert (await client.frame()).command == "CONNECTED"
+            await client.say("SUBSCRIBE", id="1", destination="/topic/a")
+            # More control frames than a turn of the session takes, which pauses the connection as well.
+            for number in range(300):
+                await client.say("BEGIN", transaction="t")
+                await client.say("COMMIT", transaction="t")
+                await client.say("SEND", b"%d" % number, destination="/topic/a")
+            await client.say("DISCONNECT", receipt="bye")
+            for number in range(300):
+                assert (await client.frame()).body == b"%d" % number
+            assert (await client.frame()).headers["receipt-id"] == "bye"
+        await until(lambda: broker.server_statistics().held_bytes_now == 0)
+
+    run(talk)

@@ -11,7 +11,7 @@ from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy
-from postroad.broker.turns import MAX_WRITTEN_BYTES
+from postroad.broker.turns import MAX_WRITTEN_BYTES, TURN_PART
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
 from postroad.tracking.reasons import Detour
@@ -99,7 +99,7 @@ class Deliveries:
         room = self._room(subscription)
         # A product of two known numbers: if it is small enough, nothing has to be measured.
         if self._turns is not None and room and len(outbox.deliveries) * batch.buffer.nbytes > MAX_WRITTEN_BYTES:
-            room = self._room_in_turn(subscription.session, batch, room, len(rows), outbox)
+            room = self._room_in_turn(subscription, batch, room, len(rows), outbox)
         if room >= len(rows):
             self._deliver(subscription, batch, rows, outbox, now)
             return
@@ -245,14 +245,16 @@ class Deliveries:
             return 2**62
         return max(0, self.limits.unacknowledged - len(subscription.unacknowledged))
 
-    def _room_in_turn(self, session: Session, batch: Batch, room: int, count: int, outbox: Outbox) -> int:
-        """Return no room for a session that this turn has written enough to; it gets the rest in later turns."""
+    def _room_in_turn(self, subscription: Subscription, batch: Batch, room: int, count: int, outbox: Outbox) -> int:
+        """Return no room for a session if this turn has written enough, to it or to all; later turns write the rest."""
+        session, most = subscription.session, self.limits.memory_bytes // TURN_PART
         written = outbox.written.get(session.number, 0)
-        if written >= MAX_WRITTEN_BYTES:
-            assert self._turns is not None
-            self._turns.owe(session)
+        if written >= MAX_WRITTEN_BYTES or outbox.written_in_all >= most:
+            self.owe(session)
             return 0
-        outbox.written[session.number] = written + count * outbox.largest_row(batch)
+        outbox.written[session.number] = written + (size := outbox.size_of(subscription, batch, count))
+        if len(outbox.deliveries) * batch.buffer.nbytes > most:
+            outbox.written_in_all += size
         return room
 
     def _is_full(self, subscription: Subscription) -> bool:
@@ -353,16 +355,17 @@ class Deliveries:
 
     def pay_owed(self, outbox: Outbox, now: int, budget: int) -> None:
         """Deliver what sessions are owed; those that this turn has no time for are first in the next one."""
-        turns = self._turns
-        if turns is None:
+        if (turns := self._turns) is None:
             return
         owed = turns.take_owed()
         for at, session in enumerate(owed):
-            if outbox.searched > budget:
+            if outbox.searched > budget or outbox.written_in_all >= self.limits.memory_bytes // TURN_PART:
                 turns.owe_first(owed[at:])
                 return
             if not session.congested and self._sessions.get(session.number) is session:
+                before = len(outbox.deliveries)
                 self.drain_session(session, outbox, now)
+                outbox.count_written(before)
                 if self.has_waiting(session):
                     turns.owe(session)
 
@@ -467,8 +470,7 @@ class Deliveries:
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
         """Resume those who were paused for this subscription, unless something else keeps them."""
         for number in sorted(subscription.pushes_back):
-            session = self._sessions.get(number)
-            if session is not None:
+            if (session := self._sessions.get(number)) is not None:
                 session.pushed_back_by.discard(subscription.number)
                 if not session.paused:
                     outbox.resumes.append(number)

@@ -201,7 +201,7 @@ def admin_request(
     except StrangerError as error:
         raise PostroadError(f"{base}: {error}") from None
     # Any program may listen at the address, and may send anything.
-    except (OSError, HttpError, ValueError) as error:
+    except (OSError, HttpError, ValueError, RecursionError) as error:
         raise PostroadError(f"{base}: no answer ({error}); {_advice(base, error)}") from None
 
 

@@ -185,7 +185,7 @@ async def _report(base: str, access: AdminAccess, asks: bool = False) -> dict[st
             raise PostroadError(f"{base} asks for another token; give it with --admin-token-file")
         return msgspec.json.decode(reply.body, type=dict[str, Any])
     # Any program may listen there, and may send anything.
-    except (OSError, HttpError, ValueError):
+    except (OSError, HttpError, ValueError, RecursionError):
         return None
 
 

@@ -36,6 +36,8 @@ def parse_address(text: str) -> Address:
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
+        # As the system will do it: a name with an empty or an overlong part is an error of another kind there.
+        (host or "").encode("idna")
     except ValueError as error:
         raise ClientError(f"server {text!r}: {error}; write it like {DEFAULT_SERVER}") from None
     if parts.username is not None or parts.password is not None:

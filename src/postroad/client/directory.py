@@ -73,6 +73,7 @@ class DirectoryOfServers:
         try:
             parts = urlsplit(self._url)
             parts.port  # noqa: B018 - raises for a port that is not one
+            (parts.hostname or "").encode("idna")
         except ValueError as error:
             raise ClientError(f"directory {url!r}: {error}; write it like http://127.0.0.1:8160") from None
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path or parts.query or parts.username:
@@ -90,7 +91,7 @@ class DirectoryOfServers:
             raise ConnectionLost(f"directory {self._url}: cannot be asked (it answered {reply.status} {reply.reason})")
         try:
             named = msgspec.json.decode(reply.body, type=_Answer).brokers
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             raise ClientError(f"directory {self._url}: the answer to GET /brokers is not a list of brokers") from None
         if not named:
             raise ConnectionLost(f"directory {self._url}: no broker is up")

@@ -58,6 +58,8 @@ async def http_request(
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORTS[parts.scheme]
+        # As the system will do it: a name with an empty or an overlong part is an error of another kind there.
+        (parts.hostname or "").encode("idna")
     except (ValueError, KeyError) as error:
         raise HttpError(f"{url!r} is not an address of HTTP ({error})") from None
     secure = (tls or ssl.create_default_context()) if parts.scheme == "https" else None

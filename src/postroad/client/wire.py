@@ -183,7 +183,14 @@ class Wire:
             found.mailbox.put(ReceivedMessage.of(frame, connection))
 
     async def _keep(self) -> None:
-        """Wait for the end of each connection, and make the next."""
+        """Wait for the end of each connection, and make the next. If that fails in any way, nobody waits for it."""
+        try:
+            await self._keep_up()
+        except Exception as error:
+            self._give_up(ClientError(f"the connection cannot be restored ({type(error).__name__}: {error})"))
+            raise
+
+    async def _keep_up(self) -> None:
         assert self._line is not None
         while True:
             await self._line.ended.wait()

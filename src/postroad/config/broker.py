@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import tomllib
 from pathlib import Path  # noqa: TC003 - read_config is part of the public API, and its types are looked up
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -19,9 +19,15 @@ from postroad.selectors import TopicError, TopicPattern
 from postroad.store import StoreSettings
 from postroad.tracking import TrackingError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 __all__ = ["BrokerConfig", "ConfigError", "FrameConfig", "TlsConfig", "check_admin", "read_config"]
 
 _DESTINATION_PREFIX = "/topic/"
+
+# A day: nobody waits longer for a client, and timers of event loops do not take every number.
+MAX_CONNECT_SECONDS = 86_400
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 
@@ -112,7 +118,7 @@ class BrokerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     limits: Limits = msgspec.field(default_factory=Limits)
     frames: FrameConfig = msgspec.field(default_factory=FrameConfig)
     heart_beat_ms: Annotated[int, msgspec.Meta(ge=10)] = 1_000
-    connect_seconds: Annotated[float, msgspec.Meta(gt=0)] = 10.0
+    connect_seconds: Annotated[float, msgspec.Meta(gt=0, le=MAX_CONNECT_SECONDS)] = 10.0
     push_back: bool = True
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "text"] = "json"
@@ -138,6 +144,8 @@ def read_config(path: Path) -> BrokerConfig:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     if "users" in settings:
         raise ConfigError(f"{path}: {_plain_users(settings['users'], path)}")
+    if place := _nul_in(settings):
+        raise ConfigError(f"{path}: a text has a NUL character, and no name of a file or host has one (at `{place}`)")
     try:
         config = msgspec.convert(settings, BrokerConfig)
         config.tracking.histories()
@@ -149,6 +157,18 @@ def read_config(path: Path) -> BrokerConfig:
         if mistake := _retained_mistake(rule.topic):
             raise ConfigError(f"{path}: [store.retain]: topic {rule.topic!r}: {mistake}")
     return config
+
+
+def _nul_in(settings: object, place: str = "$") -> str:
+    """Where a text has a NUL character; empty where none has. The system calls it an error of another kind."""
+    if isinstance(settings, str):
+        return place if "\0" in settings else ""
+    inner: Iterable[tuple[str, object]] = ()
+    if isinstance(settings, dict):
+        inner = ((f"{place}.{name}", value) for name, value in settings.items())
+    elif isinstance(settings, list):
+        inner = ((f"{place}[{number}]", value) for number, value in enumerate(settings))
+    return next((found for below, value in inner if (found := _nul_in(value, below))), "")
 
 
 def _retained_mistake(topic: str) -> str:

@@ -215,7 +215,7 @@ class Place(msgspec.Struct, frozen=True):
         """The state; None when no network runs here. One that was killed left it too.
 
         Raises:
-            NetworkError: the file is not one of ours, or not this user's.
+            NetworkError: the file cannot be read, is not one of ours, or not this user's.
         """
         try:
             with self.state_file.open("rb") as file:
@@ -223,6 +223,11 @@ class Place(msgspec.Struct, frozen=True):
                 data = file.read()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise NetworkError(
+                f"{self.state_file}: cannot be read ({error.strerror}); name the plan or the data directory of a "
+                "network, as the user that runs it"
+            ) from None
         # It names processes, and `stop` ends them: a file written by another user must not end one's own processes.
         if owner not in (os.geteuid(), 0):
             raise NetworkError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -22,21 +22,47 @@ ANSWER_SECONDS = 3.0
 MOST_BYTES = 16 * 1024 * 1024
 
 
+# What a broker counts in 64 bits; a number beyond that is no count, and cannot be divided by a time.
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """What the core counts."""
 
-    sessions_now: int
-    subscriptions_now: int
-    accepted: int
-    delivered: int
+    sessions_now: Count
+    subscriptions_now: Count
+    accepted: Count
+    delivered: Count
+
+
+class LinkReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Its links together."""
+
+    planned_links_up: Count = 0
+
+
+class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The messages that went over them."""
+
+    held_now: Count = 0
+    sent: Count = 0
+    relayed: Count = 0
+
+
+class RoutingReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What its strategy says of itself; None where it does not know such a thing."""
+
+    parent: Count = 0
+    planned_parent: Count | None = None
+    reached: Count | None = None
 
 
 class NetworkReport(msgspec.Struct, frozen=True, kw_only=True):
     """The broker's part in its network."""
 
-    links: dict[str, Any]
-    relay: dict[str, Any]
-    routing: dict[str, Any]
+    links: LinkReport
+    relay: RelayReport
+    routing: RoutingReport
 
 
 class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,31 +76,29 @@ class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def links_up(self) -> int:
         """Its links that the plan has and that work; those that only failures call for do not count."""
-        return 0 if self.network is None else int(self.network.links.get("planned_links_up", 0))
+        return 0 if self.network is None else self.network.links.planned_links_up
 
     @property
     def parents(self) -> tuple[int, int] | None:
         """Its parent now and the planned one, 0 for none; None where its strategy knows no parents."""
-        routing = {} if self.network is None else self.network.routing
-        return (int(routing["parent"]), int(routing["planned_parent"])) if "planned_parent" in routing else None
+        routing = None if self.network is None else self.network.routing
+        planned = None if routing is None else routing.planned_parent
+        return None if routing is None or planned is None else (routing.parent, planned)
 
     @property
     def reached(self) -> int | None:
         """The other brokers within its reach; None where its strategy does not know."""
-        found = None if self.network is None else self.network.routing.get("reached")
-        return None if found is None else int(found)
+        return None if self.network is None else self.network.routing.reached
 
     @property
     def held(self) -> int:
         """Messages that wait for a way to another broker."""
-        return 0 if self.network is None else int(self.network.relay.get("held_now", 0))
+        return 0 if self.network is None else self.network.relay.held_now
 
     @property
     def relayed(self) -> int:
         """Messages that it sent over its links."""
-        if self.network is None:
-            return 0
-        return int(self.network.relay.get("sent", 0)) + int(self.network.relay.get("relayed", 0))
+        return 0 if self.network is None else self.network.relay.sent + self.network.relay.relayed
 
 
 async def ask(entry: BrokerEntry, access: AdminAccess) -> BrokerReport | None:
@@ -85,6 +109,6 @@ async def ask(entry: BrokerEntry, access: AdminAccess) -> BrokerReport | None:
         async with asyncio.timeout(ANSWER_SECONDS):
             reply = await admin_reply(f"{entry.admin}/status", MOST_BYTES, shown)
         return msgspec.json.decode(reply.body, type=BrokerReport)
-    # Another program may have the port, and respond with anything.
-    except (OSError, HttpError, ValueError):
+    # Another program may have the port, and respond with anything, also with brackets nested without end.
+    except (OSError, HttpError, ValueError, RecursionError):
         return None

@@ -77,7 +77,7 @@ class Clients:
         self._connections[session] = connection
         refusal = "" if connection in self.entrance else self.arrived(connection, connection.address)
         if refusal:
-            asyncio.get_running_loop().call_soon(connection.cut_off, refusal)
+            asyncio.get_running_loop().call_soon(connection.cut_off, refusal, True)
         elif self._stopping:
             session.refuse(STOPPING, again=True)
         return session
@@ -85,8 +85,9 @@ class Clients:
     def arrived(self, connection: TcpConnection, address: str) -> str:
         """A connection was accepted, which may have a TLS handshake to do yet; why it is refused, or an empty text."""
         arrival = self.entrance.arrive(connection, address)
+        reason = "no CONNECT was answered yet, and newer connections need the place (limit strangers)"
         for stranger in arrival.evicted:
-            stranger.cut_off("no CONNECT was answered yet, and newer connections need the place (limit strangers)")
+            stranger.cut_off(reason, again=True)
         return arrival.refusal
 
     def left(self, connection: TcpConnection) -> None:

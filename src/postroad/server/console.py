@@ -60,8 +60,8 @@ _DURABLE_FIELDS = (
     "oldest_ms_now",
     "shed",
 )
-# Errors of a response that is not a status.
-_NO_STATUS = (ValueError, KeyError, TypeError, AttributeError)
+# Errors of a response that is not a status; the last one of brackets without end.
+_NO_STATUS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _FILES = {
     CONSOLE: ("index.html", "text/html; charset=utf-8"),
     f"{CONSOLE}/style.css": ("style.css", "text/css; charset=utf-8"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from http import HTTPStatus
@@ -153,14 +154,15 @@ class Endpoint:
             if self._guard is not None and isinstance(request, Request):
                 answer = self._guard.seal(request, answer)
             async with asyncio.timeout(REQUEST_SECONDS):
-                writer.write(_encoded(answer))
+                _write(writer, answer)
                 await writer.drain()
         except (TimeoutError, ConnectionError):
             pass
         except Exception:
             log.exception("internal error", extra={"where": "http"})
             text = "internal error; the log of the broker says where"
-            writer.write(_encoded(text_response(HTTPStatus.INTERNAL_SERVER_ERROR, text)))
+            with contextlib.suppress(ConnectionError):
+                _write(writer, text_response(HTTPStatus.INTERNAL_SERVER_ERROR, text))
         finally:
             self._places.pop(writer, None)
             writer.close()
@@ -174,9 +176,16 @@ class Endpoint:
         self._places[writer] = None
 
     async def _waited_for(self, answer: Awaitable[HttpResponse], writer: asyncio.StreamWriter) -> HttpResponse:
-        if self._slow >= self._most_slow:
+        """The answer, once it is there; meanwhile its connection has another place.
+
+        Raises:
+            ConnectionError: the connection was cut off between the arrival of its request and this call.
+        """
+        if writer not in self._places or self._slow >= self._most_slow:
             if inspect.iscoroutine(answer):
                 answer.close()
+            if writer not in self._places:
+                raise ConnectionAbortedError("a newer connection took the place of this one")
             text = f"{self._most_slow} requests that take long are worked on already; ask again later"
             return text_response(HTTPStatus.SERVICE_UNAVAILABLE, text)
         self._slow += 1
@@ -238,6 +247,17 @@ def _address(writer: asyncio.StreamWriter) -> str:
     """Where a connection ends here; empty if it is gone already."""
     name = writer.get_extra_info("sockname")
     return f"{name[0]} {name[1]}" if name else ""
+
+
+def _write(writer: asyncio.StreamWriter, answer: HttpResponse) -> None:
+    """Send an answer.
+
+    Raises:
+        ConnectionError: nobody is there to read it. Writing all the same is an error of another kind in some loops.
+    """
+    if writer.is_closing():
+        raise ConnectionResetError("the connection is closed")
+    writer.write(_encoded(answer))
 
 
 def _encoded(answer: HttpResponse) -> bytes:

@@ -101,10 +101,11 @@ class Gate:
         if (wait := self._delays.refused_for(address, now)) > 0:
             self._audit.refused("login delayed", address=address, wait_ms=wait, **_who(login, record))
             seconds = math.ceil(wait / 1_000)
-            answer(LoginVerdict(f"too many logins from this address were wrong; try again in {seconds} s"))
+            answer(LoginVerdict(f"too many logins from this address were wrong; try again in {seconds} s", again=True))
         elif self._checks.total() >= MOST_CHECKS or self._checks[address] >= MOST_CHECKS_PER_ADDRESS:
             self._audit.refused("login delayed", address=address, checks=self._checks.total(), **_who(login, record))
-            answer(LoginVerdict("the broker is checking as many logins as it can; try again in some seconds"))
+            text = "the broker is checking as many logins as it can; try again in some seconds"
+            answer(LoginVerdict(text, again=True))
         else:
             self._checks[address] += 1
             check = _Check(login, passcode, address, record, answer)

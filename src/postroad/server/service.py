@@ -486,7 +486,8 @@ class Service:
 async def _listening(setting: str, port: int, listen: Callable[[int], Awaitable[Listening]]) -> Listening:
     try:
         return await listen(port)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # The latter for a host name with an empty or an overlong part.
         raise ListenError(
             f"{setting}: cannot listen on port {port} ({error}); choose another one, or stop the other program"
         ) from error

@@ -223,14 +223,14 @@ class TcpConnection(asyncio.BufferedProtocol):
         """Close at once and drop what is not sent yet."""
         self._transport.abort()
 
-    def cut_off(self, reason: str) -> None:
-        """Tell the client why if its socket takes that at once, and close."""
+    def cut_off(self, reason: str, again: bool = False) -> None:
+        """Tell the client why if its socket takes that at once, and close; with `again`, that it may come back."""
         if not self._is_made:
             # Before the TLS handshake there is no way to send a reason.
             if self.handshake is not None:
                 self.handshake.cancel()
             return
-        self._session.refuse(reason)
+        self._session.refuse(reason, again)
         self._count_unsent()
         if self._unsent > LOW_WATER:
             self._transport.abort()

@@ -28,6 +28,11 @@ __all__ = ["WebSocketConnection"]
 # the frames around it. The library would take a request of 1 MiB, and keep what is not a whole WebSocket message yet.
 MAX_STRANGER_BYTES = 32 * 1024
 
+# What is read at once, and for how long: a read of 256 KiB has room for 40,000 frames without content, which take half
+# a second. The rest waits until all other connections had a turn.
+PART_BYTES = 32 * 1024
+TURN_MS = 20
+
 _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 _PONG = b"\x8a"
 
@@ -62,6 +67,10 @@ class WebSocketConnection(TcpConnection):
         self._heard = False
         self._refused = False
         self._early_bytes = 0
+        # What was read and not looked at yet; while there is some, nothing more is read.
+        self._unread = bytearray()
+        self._is_turn_due = False
+        self._paused = False
 
     def _choose(self, offered: Sequence[Subprotocol]) -> Subprotocol | None:
         """The newest that both know; a client that names none may speak the protocol all the same."""
@@ -81,18 +90,55 @@ class WebSocketConnection(TcpConnection):
             if self._early_bytes > MAX_STRANGER_BYTES:
                 self.cut_off(f"more than {MAX_STRANGER_BYTES:,} bytes came before CONNECT (limit MAX_STRANGER_BYTES)")
                 return
-        data = bytes(data)
+        self._unread += data
+        if not self._is_turn_due:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        """Take what was read, part by part; what takes longer than a turn waits for the next."""
+        until = self._clients.timer() + TURN_MS
         try:
-            # Line by line up to the end of the request: a client may send frames right after it, and those can only
-            # be read when the request is answered.
-            while self._protocol.state is State.CONNECTING and data and not self._shut:
-                line_end = data.find(b"\n") + 1 or len(data)
-                self._take(data[:line_end])
-                data = data[line_end:]
-            if data and not self._shut:
-                self._take(data)
+            while self._unread and not (self._shut or self._paused):
+                # Line by line up to the end of the request: a client may send frames right after it, and those can
+                # only be read when the request is answered.
+                opening = self._protocol.state is State.CONNECTING
+                end = self._unread.find(b"\n") + 1 or len(self._unread) if opening else PART_BYTES
+                part = bytes(self._unread[:end])
+                del self._unread[:end]
+                self._take(part)
+                if self._unread and self._clients.timer() >= until:
+                    self._read_later()
+                    return
         except Exception as error:
             self._broke(error)
+        if self._shut:
+            self._unread.clear()
+
+    def _read_later(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            super().pause_reading()
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_turn_due = False
+        if self._transport.is_closing():
+            return
+        self._read_on()
+        self._count_kept()
+        if not (self._unread or self._paused):
+            super().resume_reading()
+
+    def pause_reading(self) -> None:
+        self._paused = True
+        super().pause_reading()
+
+    def resume_reading(self) -> None:
+        self._paused = False
+        if self._unread:
+            self._read_later()
+        else:
+            super().resume_reading()
 
     def _take(self, data: bytes) -> None:
         self._protocol.receive_data(data)
@@ -104,7 +150,11 @@ class WebSocketConnection(TcpConnection):
     @property
     def _kept_now(self) -> int:
         # The library keeps a WebSocket message until it is whole.
-        return super()._kept_now + len(self._protocol.reader.buffer)
+        return super()._kept_now + len(self._protocol.reader.buffer) + len(self._unread)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unread.clear()
+        super().connection_lost(exc)
 
     def eof_received(self) -> bool | None:
         if not self._shut:
@@ -112,7 +162,7 @@ class WebSocketConnection(TcpConnection):
         return None
 
     def _payload(self) -> bytes:
-        """What the messages of a read hold, end to end: one read makes one batch here too."""
+        """What the messages of a part hold, end to end: many messages make one batch here too."""
         pieces: list[bytes] = []
         for event in self._protocol.events_received():
             if isinstance(event, Request):

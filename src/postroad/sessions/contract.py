@@ -167,11 +167,13 @@ class LoginVerdict(NamedTuple):
         refusal: the reason for the client; empty if it is admitted.
         principal: of a client that is admitted.
         login: the login that was proved; empty if logins are not checked.
+        again: whether a later connection may be admitted with the same login and passcode.
     """
 
     refusal: str
     principal: str = ""
     login: str = ""
+    again: bool = False
 
 
 class Logins(Protocol):

@@ -10,14 +10,14 @@ from postroad.messages.headers import read_headers
 from postroad.protocols.stomp import StompDecoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from postroad.protocols.stomp import Received, StompLimits
 
 
-def connected(version: str = "1.2", limits: StompLimits | None = None) -> StompDecoder:
+def connected(version: str = "1.2", limits: StompLimits | None = None, *, in_parts: bool = False) -> StompDecoder:
     """A decoder whose client speaks a version."""
-    decoder = StompDecoder(limits)
+    decoder = StompDecoder(limits, in_parts=in_parts)
     accept = "" if version == "1.0" else f"accept-version:{version}\n"
     received = decoder.receive(f"CONNECT\n{accept}host:h\n\n\0".encode())
     assert len(received.events) == 1
@@ -48,10 +48,18 @@ def text_at(received: Received, span: list[int]) -> bytes | None:
     return None if span[0] < 0 else received.batch.buffer[span[0] : span[1]].tobytes()
 
 
+def _whole(decoder: StompDecoder, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces, and after each what it takes to read the rest of it."""
+    for piece in pieces:
+        yield piece
+        while decoder.has_more:
+            yield b""
+
+
 def outcome(decoder: StompDecoder, pieces: Iterable[bytes]) -> list[Any]:
     """Rows and events of all pieces, in order."""
     found: list[Any] = []
-    for piece in pieces:
+    for piece in _whole(decoder, pieces):
         received = decoder.receive(piece)
         rows = rows_of(received)
         taken = 0

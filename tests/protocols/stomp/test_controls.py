@@ -24,6 +24,7 @@ from postroad.protocols.stomp import (
     parse_ack,
 )
 from postroad.protocols.stomp import columns as c
+from postroad.protocols.stomp.limits import MAX_SUBSCRIPTION_ID_BYTES
 from postroad.protocols.stomp.states import TRANSITIONS, next_state, refusal
 from tests.protocols.stomp.outcomes import connected, outcome
 
@@ -194,3 +195,14 @@ def test_ack_text_is_read_back(number: int) -> None:
 def test_ack_text_of_nobody_is_refused(text: str) -> None:
     with pytest.raises(PostroadError):
         parse_ack(text)
+
+
+def test_the_id_of_a_subscription_is_no_longer_than_a_destination() -> None:
+    def subscribed(name: str) -> Any:
+        (found,) = outcome(connected(), [f"SUBSCRIBE\nid:{name}\ndestination:/topic/a\n\n\0".encode()])
+        return found
+
+    assert subscribed("é" * (MAX_SUBSCRIPTION_ID_BYTES // 2)).id == "é" * (MAX_SUBSCRIPTION_ID_BYTES // 2)
+    refused = subscribed("é" * (MAX_SUBSCRIPTION_ID_BYTES // 2) + "x")
+    assert "the header id has 1,281 bytes" in refused.text
+    assert "MAX_SUBSCRIPTION_ID_BYTES" in refused.text

@@ -17,6 +17,7 @@ from postroad.protocols.stomp import (
     Version,
     decode_frames,
 )
+from postroad.protocols.stomp import decoder as decoding
 from tests.protocols.stomp.outcomes import connected, outcome, rows_of
 from tests.protocols.stomp.reference import Parsed, allowed_frames, read_stream, unescape
 from tests.protocols.stomp.strategies import RESERVED, VERSIONS, Send, junk, mutated, sends, splits, streams
@@ -109,6 +110,36 @@ def test_faults_are_the_same_however_the_stream_is_split(version: str, data: st.
     whole = outcome(connected(version), [stream])
     assert outcome(connected(version), data.draw(splits(stream))) == whole
     assert outcome(connected(version), [stream[at : at + 1] for at in range(len(stream))]) == whole
+
+
+@every_version
+@given(data=st.data())
+def test_a_stream_that_is_read_in_parts_says_the_same(version: str, data: st.DataObject) -> None:
+    stream = b"".join(data.draw(streams(version))) + data.draw(st.one_of(mutated(version), junk()))
+    whole = outcome(connected(version), [stream])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "_CONTROL_BUDGET", data.draw(st.integers(1, 300)))
+        assert outcome(connected(version, in_parts=True), [stream]) == whole
+        assert outcome(connected(version, in_parts=True), data.draw(splits(stream))) == whole
+
+
+@pytest.mark.parametrize("bridge", [0, 10, 5_000])
+def test_one_call_reads_a_bounded_part_of_many_control_frames_and_keeps_the_rest_as_it_came(bridge: int) -> None:
+    frame = b"BEGIN\ntransaction:a\n\n\0"
+    stream = frame * 5_000
+    reader = connected(in_parts=True)
+    reader.receive(stream[:bridge])
+    events = 0
+    received = reader.receive(stream[bridge:])
+    while reader.has_more:
+        assert 0 < len(received.events) <= 400
+        events += len(received.events)
+        assert reader.pending == len(stream) - len(frame) * (events + bridge // len(frame))
+        received = reader.receive(b"")
+    assert events + len(received.events) == 5_000 - bridge // len(frame)
+    many = b"UNSUBSCRIBE\nid:1\n" + b"a:\n" * 1_000 + b"\n\0"
+    received = connected(in_parts=True).receive(many * 80)
+    assert len(received.events) <= 10
 
 
 @every_version

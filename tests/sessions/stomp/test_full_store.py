@@ -167,3 +167,18 @@ def test_a_publisher_that_gives_ids_sends_again_what_lost_its_room_before_its_tu
     assert [frame.command for frame in again.heard()] == ["RECEIPT"] * 20
     # Those that had room are there twice: what is sent again after an ERROR may be.
     assert unread(scene) >= 20
+
+
+def test_receipts_that_wait_for_the_store_count_as_memory_of_their_client() -> None:
+    scene = StoredScene(SETTINGS)
+    durable(scene, "orders")
+    talker = scene.client()
+    talker.say("SEND", {"destination": "/topic/orders", "receipt": "stored"}, BODY)
+    before = talker.conversation.kept_bytes
+    for name in ("BEGIN", "ABORT"):
+        talker.say(name, {"transaction": "t", "receipt": "r" * 50_000})
+    assert talker.conversation.kept_bytes > before + 100_000
+    assert talker.heard() == []
+    scene.finish()
+    assert [frame.command for frame in talker.heard()] == ["RECEIPT"] * 3
+    assert talker.conversation.kept_bytes == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from postroad.sessions.stomp.transactions import MAX_TRANSACTION_BYTES
 from tests.server.scene import Scene, Talker
 
 
@@ -141,11 +142,41 @@ def test_acknowledgements_of_a_transaction_are_limited_and_free_their_memory_whe
     talker.say("ACK", ack)
     assert talker.conversation.kept_bytes > before
     talker.say("ABORT", {"transaction": "t"})
-    assert talker.conversation.kept_bytes == before
+    assert talker.conversation.kept_bytes == 0
     talker.say("BEGIN", {"transaction": "t"})
     for _ in range(3):
         talker.say("ACK", ack)
     assert "the number of acknowledgements in a transaction is 3; the limit is 2" in talker.error()
+
+
+def test_the_names_in_acknowledgements_of_a_transaction_count_for_what_it_may_hold() -> None:
+    scene = Scene()
+    talker = scene.client(version="1.1")
+    talker.say("BEGIN", {"transaction": "t"})
+    name = "s" * 60_000
+    ack = {"message-id": "00000001-00000001-000000000001-0001", "subscription": name, "transaction": "t"}
+    for _ in range(10):
+        talker.say("ACK", ack)
+    assert talker.conversation.kept_bytes > 10 * len(name)
+    for _ in range(MAX_TRANSACTION_BYTES // len(name)):
+        talker.say("ACK", ack)
+    assert f"the limit is {MAX_TRANSACTION_BYTES:,}" in talker.error()
+
+
+def test_a_transaction_keeps_of_an_acknowledgement_what_its_commit_needs() -> None:
+    _, talker, ack = consumer("client-individual")
+    talker.ask("ACK", {**ack, "receipt": "r" * 10_000})
+    assert talker.conversation.kept_bytes < 1_000
+    (kept,) = talker.conversation._transactions.end("t").acknowledgements
+    assert (kept.receipt, kept.transaction) == (None, None)
+
+
+def test_the_names_of_open_transactions_count_as_memory() -> None:
+    talker = Scene().client()
+    talker.say("BEGIN", {"transaction": "t" * 50_000})
+    assert talker.conversation.kept_bytes > 50_000
+    talker.say("ABORT", {"transaction": "t" * 50_000})
+    assert talker.conversation.kept_bytes == 0
 
 
 @pytest.mark.parametrize("command", ["SEND", "ACK"])

@@ -23,6 +23,7 @@ from postroad.protocols.stomp.events import (
     Unsubscribe,
 )
 from postroad.protocols.stomp.header_escapes import read_lines
+from postroad.protocols.stomp.limits import MAX_SUBSCRIPTION_ID_BYTES
 from postroad.protocols.stomp.versions import SUPPORTED, Version, negotiate
 
 if TYPE_CHECKING:
@@ -149,7 +150,12 @@ def _named_in(destination: str) -> tuple[str, bool]:
 
 
 def _subscribe(headers: dict[str, str], row: int, receipt: bytes | None, version: Version) -> Subscribe:
-    _visible(headers, "id")
+    named = _visible(headers, "id")
+    if named is not None and (size := len(named.encode())) > MAX_SUBSCRIPTION_ID_BYTES:
+        raise Refused(
+            f"the header id has {size:,} bytes; {MAX_SUBSCRIPTION_ID_BYTES:,} are allowed, for every message of the "
+            "subscription repeats it (limit MAX_SUBSCRIPTION_ID_BYTES)"
+        )
     ack = headers.get("ack", "auto")
     if ack not in ACK_MODES:
         raise Refused(f"the header ack is {ack!r:.80}; it can be {', '.join(ACK_MODES)}")

@@ -43,6 +43,12 @@ MAX_READ_BYTES = MAX_BATCH_BYTES // 2 - MAX_FRAME_BYTES
 # Control frames are rare, and a read with more of them is scanned in several steps.
 _CONTROLS_PER_SCAN = 32
 
+# How much of control frames one call reads where it may leave the rest for the next one: header bytes, and for each
+# frame as much as makes it cost what header lines of that size do. That is some 300 frames, or 8 of the largest number
+# of headers, and 10 ms. A read of 256 KiB has room for 12,000.
+_CONTROL_BUDGET = 24 * 1024
+_CONTROL_FRAME_COST = 64
+
 # No SEND is shorter: this bounds the rows of a read.
 _SHORTEST_SEND = len(b"SEND\ndestination:/topic/a\n\n\0")
 
@@ -145,27 +151,38 @@ class StompDecoder:
     unfinished frame, but never more of it than the limits allow; until CONNECT these are small
     (`StompLimits.before_connect`).
 
+    Args:
+        limits: of frames, once the client is connected; None for those of the message format.
+        in_parts: whether one call may leave a part of many control frames for the next; then `has_more` is true.
+
     Attributes:
         state: of the connection.
         version: the version agreed on; None before CONNECT.
         limits: of frames, once the client is connected.
+        has_more: whether frames may wait that nothing has to come for: ask for them with `receive(b"")`.
     """
 
     __slots__ = (
         "_awaited",
+        "_budget",
         "_controls",
         "_frame",
+        "_in_parts",
         "_needed",
         "_rest",
         "_scan",
         "_settings",
+        "has_more",
         "limits",
         "state",
         "version",
     )
 
-    def __init__(self, limits: StompLimits | None = None) -> None:
+    def __init__(self, limits: StompLimits | None = None, *, in_parts: bool = False) -> None:
         self.limits = limits or StompLimits()
+        self.has_more = False
+        self._in_parts = in_parts
+        self._budget = _CONTROL_BUDGET
         self.state = State.START
         self.version: Version | None = None
         self._rest = bytearray()
@@ -202,13 +219,14 @@ class StompDecoder:
     def forget(self) -> None:
         """Close, and drop an unfinished frame."""
         self._rest = bytearray()
+        self.has_more = False
         self._move(State.CLOSED)
 
     def receive(self, data: bytes | bytearray | memoryview) -> Received:
         """Decode what a socket gave. What has to be kept of the data is copied."""
         if len(data) > MAX_READ_BYTES:
             raise LimitError("one read", len(data), MAX_READ_BYTES, "bytes; read less at a time")
-        if not data or self.state is State.CLOSED:
+        if not (data or self.has_more) or self.state is State.CLOSED:
             return Received(None, _NO_EXTRAS, [], 0)
         if not self._rest:
             return self._read(data, b"")
@@ -233,6 +251,7 @@ class StompDecoder:
         """Read the unfinished frame of the last read, and the data after it."""
         state = self._scan
         state[:] = 0
+        self.has_more, self._budget = False, _CONTROL_BUDGET
         events: list[Event] = []
         size = len(rest) + len(data)
         rows = _Rows(size if self.version else 0, self.version)
@@ -242,6 +261,8 @@ class StompDecoder:
             rows = self._scan_through(joined, rows, size, events)
             if self.state is State.CLOSED or len(data) <= _BRIDGE_BYTES:
                 array = joined
+            elif self.has_more:
+                array = np.frombuffer(rest + data, dtype=np.uint8)
             elif state[c.AT] < len(rest):
                 # The first frame is longer than the bridge. No frame was finished, so starting again loses nothing.
                 state[:] = 0
@@ -256,7 +277,7 @@ class StompDecoder:
         at, filled, count, _, line_ends, _, _, _, needed, awaited, receipts, named, _, _, queues = state.tolist()
         if self.state is not State.CLOSED and at < len(array):
             self._rest = bytearray(array[at:])
-            self._needed, self._awaited = needed, awaited
+            self._needed, self._awaited = (0, c.NOTHING) if self.has_more else (needed, awaited)
         return Received(rows.batch(count, filled), rows.extras, events, line_ends, receipts > 0, named > 0, queues > 0)
 
     def _scan_through(self, array: Bytes, rows: _Rows, size: int, events: list[Event]) -> _Rows:
@@ -287,13 +308,15 @@ class StompDecoder:
                 self._act(array, events)
                 if self.version and not connected:
                     rows = _Rows(size, self.version)
+                if self.has_more:
+                    return rows
             if status == c.FAULTY and self.state is not State.CLOSED:
                 self._fault(array, events)
             if status != c.PAUSED or self.state is State.CLOSED:
                 return rows
 
     def _act(self, array: Bytes, events: list[Event]) -> None:
-        """Turn the control frames of a scan into events, up to the first that is refused."""
+        """Turn the control frames of a scan into events, up to the first that is refused, or that is one too many."""
         for command, start, headers, headers_end, end, row in self._controls[: self._scan[c.CONTROLS]].tolist():
             lines = array[headers:headers_end].tobytes()
             following = next_state(self.state, command)
@@ -312,6 +335,12 @@ class StompDecoder:
             if isinstance(event, Connect):
                 self.version = event.version
                 self._settings[c.MODE] = int(event.version)
+            self._budget -= headers_end - headers + _CONTROL_FRAME_COST
+            if self._in_parts and self._budget <= 0 and end < len(array):
+                # As if the kernel had stopped here: the next call reads what it found behind this frame again.
+                self._scan[c.AT], self._scan[c.ROWS] = end, row
+                self.has_more = True
+                return
 
     def _move(self, state: State) -> None:
         self.state = state

@@ -10,7 +10,7 @@ SEND       message-id                              the id
 RECEIPT    receipt-id:postroad-clock               unasked: an id was out of tolerance
            server-time, message-id                 the broker's clock when it took that message
 ERROR      postroad-again:true                     nothing was wrong: the broker stops, and what it has not confirmed
-                                                   can be sent again when it is back
+                                                   can be sent again when it is back; or it cannot take the client now
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ __all__ = [
     "MAX_FRAME_BYTES",
     "MAX_HEADERS",
     "MAX_HEADER_BYTES",
+    "MAX_SUBSCRIPTION_ID_BYTES",
     "StompLimits",
 ]
 
@@ -37,6 +38,10 @@ MAX_FRAME_BYTES = MAX_COMMAND_BYTES + MAX_HEADER_BYTES + MAX_BODY_BYTES + 5
 # tokens in place of a passcode, which other servers limit to some KiB as well; brokers define a dozen headers for it.
 MAX_CONNECT_HEADER_BYTES = 8 * 1024
 MAX_CONNECT_HEADERS = 64
+
+# The id of a subscription, which stands in every MESSAGE for it: without a limit, one read of small messages could be
+# made into a gigabyte. Some clients take the destination as the id; the longest one fits.
+MAX_SUBSCRIPTION_ID_BYTES = 1_280
 
 # The shortest frame that says something: with less room than this, no client could connect.
 _SMALLEST = {"command_bytes": len("UNSUBSCRIBE"), "header_bytes": 256, "headers": 8, "body_bytes": 0}

@@ -13,7 +13,6 @@ from postroad.broker import BrokerError, settlements
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
-from postroad.protocols.stomp.id_headers import AGAIN_HEADER
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
 from postroad.sessions.stomp.connected_client import ConnectedClient
@@ -24,6 +23,7 @@ from postroad.sessions.stomp.ids import assigned_ids
 from postroad.sessions.stomp.joined_acknowledgements import answers_together
 from postroad.sessions.stomp.publications import StompPublications
 from postroad.sessions.stomp.receipts import Receipts
+from postroad.sessions.stomp.refusals import AGAIN, UnavailableError, again_headers
 from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer
 from postroad.sessions.stomp.subscriptions import StompSubscriptions
 from postroad.sessions.stomp.transactions import Transactions
@@ -68,7 +68,7 @@ class StompConversation:
         self._dispatcher = dispatcher
         self._transport = transport
         self._terms = terms
-        self._decoder = stomp.StompDecoder(limits)
+        self._decoder = stomp.StompDecoder(limits, in_parts=True)
         self._session: Session | None = None
         # Made when the client is admitted.
         self._publications: StompPublications | None = None
@@ -128,7 +128,7 @@ class StompConversation:
         self._wake()
 
     def refuse(self, reason: str, again: bool = False) -> None:
-        self._fail(reason, headers={AGAIN_HEADER: "true"} if again else None)
+        self._fail(reason, headers=AGAIN if again else None)
 
     # --- what the driver reports -----------------------------------------------------------------------------------
 
@@ -145,6 +145,8 @@ class StompConversation:
             self._act_on(found)
         elif found.batch is not None:
             self._publish(found, 0, len(found.batch))
+        if self._decoder.has_more and not (self._checking or self._resting):
+            self._go_on()
 
     def _publish(self, found: stomp.Received, first: int, last: int) -> None:
         assert self._publications is not None
@@ -172,20 +174,22 @@ class StompConversation:
             if self._checking:
                 self._held = (found, place, row)
                 return
-            if place - first >= CONTROLS_PER_TURN or self._timer() >= until:
-                if self._rest(found, place, row):
+            if place < len(found.events) and (place - first >= CONTROLS_PER_TURN or self._timer() >= until):
+                if self._rest((found, place, row)):
                     return
                 first, until = place, self._timer() + CONTROLS_MS
         self._receipts.begin()
         if found.batch is not None and row < len(found.batch):
             self._publish(found, row, len(found.batch))
+        if self._decoder.has_more and not self._closed:
+            self._rest()
 
-    def _rest(self, found: stomp.Received, place: int, row: int) -> bool:
-        """Give other connections a turn before the rest; False if nothing is left or the dispatcher has no turns."""
+    def _rest(self, held: tuple[stomp.Received, int, int] | None = None) -> bool:
+        """Give other connections a turn before the rest of a read; False if the dispatcher has no turns."""
         soon = self._dispatcher.soon
-        if soon is None or place == len(found.events):
+        if soon is None:
             return False
-        self._held = (found, place, row)
+        self._held = held
         self._resting = True
         self.pause_reading()
         soon(self._after_rest)
@@ -201,7 +205,6 @@ class StompConversation:
             self.broke(error)
 
     def writable(self, yes: bool) -> None:
-        """Note whether the socket takes more now."""
         if self._session is None:
             return
         core = self._dispatcher.core
@@ -214,27 +217,22 @@ class StompConversation:
 
     @property
     def login(self) -> str:
-        """Return the login that the client has proved; empty without."""
         return self._login
 
     @property
     def kept_bytes(self) -> int:
-        """Return the bytes kept of unfinished frames and open transactions."""
-        return self._decoder.pending + self._transactions.held_bytes + len(self._early)
+        return self._decoder.pending + self._transactions.held_bytes + self._receipts.held_bytes + len(self._early)
 
     @property
     def waiting_bytes(self) -> int:
-        """Return the bytes that wait for its subscriptions."""
         return 0 if self._session is None else self._session.waiting.bytes
 
     @property
     def has_waiting(self) -> bool:
-        """Return whether messages wait that the socket could take now."""
         session = self._session
         return session is not None and not session.congested and self._dispatcher.core.has_waiting(session)
 
     def lost(self, reason: str) -> None:
-        """Handle the loss of the connection."""
         if not self._closed:
             self._leave(reason)
 
@@ -249,7 +247,7 @@ class StompConversation:
             return
         if self._session is None and now >= self._connect_by:
             late = "the login could not be checked" if self._checking else "no CONNECT frame"
-            self._fail(f"{late} within {self._terms.connect_ms:,} ms (limit connect_seconds)")
+            self.refuse(f"{late} within {self._terms.connect_ms:,} ms (limit connect_seconds)", self._checking)
             return
         if self._unread.give_up_at is not None and now >= self._unread.give_up_at:
             self._fail(f"this client sends and does not read: {self._unread.bytes:,} bytes of replies wait for it")
@@ -282,7 +280,7 @@ class StompConversation:
             if isinstance(event, stomp.Subscribe):
                 refused = {**self._who(), "topic": event.topic, "selector": event.selector, "reason": str(error)}
                 self._terms.audit.refused("subscription refused", **refused)
-            self._fail(str(error), event.receipt)
+            self._fail(str(error), event.receipt, headers=again_headers(error))
             return
         if event.receipt is not None and not isinstance(event, stomp.ProtocolError | stomp.Connect):
             self._receipts.control(event, event.receipt, headers, self._version, self._session)
@@ -359,7 +357,7 @@ class StompConversation:
             self._let_in(event, verdict)
             self._go_on()
         except PostroadError as error:
-            self._fail(str(error))
+            self._fail(str(error), headers=again_headers(error))
         except Exception as error:
             self.broke(error)
 
@@ -368,8 +366,10 @@ class StompConversation:
         held, self._held = self._held, None
         if held is not None:
             self._act_on(*held)
-        while self._early and not (self._closed or self._parting or self._resting):
-            part, self._early = self._early[:EARLY_PART_BYTES], self._early[EARLY_PART_BYTES:]
+        while (self._early or self._decoder.has_more) and not (self._closed or self._parting or self._resting):
+            part = bytearray()
+            if not self._decoder.has_more:
+                part, self._early = self._early[:EARLY_PART_BYTES], self._early[EARLY_PART_BYTES:]
             self._act_on(self._decoder.receive(part))
         if not self._closed:
             self.resume_reading()
@@ -382,9 +382,9 @@ class StompConversation:
 
     def _let_in(self, event: stomp.Connect, verdict: LoginVerdict) -> None:
         if verdict.refusal:
-            raise BrokerError(verdict.refusal)
+            raise (UnavailableError if verdict.again else BrokerError)(verdict.refusal)
         if refusal := self._transport.connected():
-            raise BrokerError(refusal)
+            raise UnavailableError(refusal)
         self._login = verdict.login
         self._session = self._dispatcher.core.attached(verdict.principal)
         self._begin(self._session, event.headers.get(CLIENT_ID_HEADER, ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Receipts"]
 
 # On a RECEIPT: "false" if the message was accepted while its record could not be written.
-UNTRACKED = {"tracked": "false"}
 _UNTRACKED_LINE = b"tracked:false"
+# About the memory of a receipt that waits, besides its bytes: the calls that will send it.
+WAITING_BYTES = 512
 # The end of the header lines of a RECEIPT, and of the frame.
 _END = b"\n\n\0"
 
@@ -34,6 +36,9 @@ class Receipts:
         dispatcher: knows the record and the store.
         send: sends bytes to the client.
         refuse: tells the client that its messages could not be stored, and closes.
+
+    Attributes:
+        held_bytes: the memory of receipts that wait for the store, for other brokers or for the record.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class Receipts:
         self._send = send
         self._refuse = refuse
         self._mark = 0
+        self.held_bytes = 0
         # How many receipts wait for the store, or for rows that may still have to be stored.
         self._waiting = 0
         # Whether the next receipt waits for the record in any case, and how many receipts wait for it.
@@ -70,20 +76,22 @@ class Receipts:
         confirmed = stomp.render_receipts(batch, np.ascontiguousarray(receipts), np.arange(len(batch)))
         if record is not None and record.trouble:
             untracked = _untracked(confirmed.tobytes())
-            self._when_stored(lambda: self._send(untracked), waits, source)
+            self._when_stored(lambda: self._send(untracked), waits, source, len(untracked))
         elif not waits and (record is None or not self._waits_for_record(record)):
             self._send(confirmed.data)
         else:
             safe = confirmed.tobytes()
-            self._when_stored(lambda: self._when_recorded(safe, lambda: _untracked(safe)), waits, source)
+            self._when_stored(lambda: self._when_recorded(safe, lambda: _untracked(safe)), waits, source, len(safe))
 
     def control(
         self, event: stomp.Event, receipt: bytes, headers: dict[str, str], version: Version, source: Session | None
     ) -> None:
         """Confirm a frame that is not a message."""
-        untracked = {**headers, **UNTRACKED} if isinstance(event, stomp.Commit) else headers
-        safe, unsafe = (stomp.receipt_frame(receipt, version, each) for each in (headers, untracked))
-        self._when_stored(lambda: self._when_recorded(safe, lambda: unsafe), self._waits(source), source)
+        safe = unsafe = stomp.receipt_frame(receipt, version, headers)
+        if isinstance(event, stomp.Commit):
+            unsafe = _untracked(safe)
+        recorded = functools.partial(self._when_recorded, safe, lambda: unsafe)
+        self._when_stored(recorded, self._waits(source), source, len(safe))
 
     def after_all(self, action: Callable[[], None], source: Session | None) -> None:
         """Call `action` once every waiting receipt is sent."""
@@ -107,16 +115,18 @@ class Receipts:
             or (source is not None and (source.unfinished or source.confirmations))
         )
 
-    def _when_stored(self, action: Callable[[], None], waits: bool, source: Session | None) -> None:
-        """Call `action` once all that was stored so far is safe."""
+    def _when_stored(self, action: Callable[[], None], waits: bool, source: Session | None, size: int = 0) -> None:
+        """Call `action`, which holds so many bytes, once all that was stored so far is safe."""
         store = self._dispatcher.store
         if store is None or not waits:
             action()
             return
         self._waiting += 1
+        self.held_bytes += size + WAITING_BYTES
 
         def stored(reason: str) -> None:
             self._waiting -= 1
+            self.held_bytes -= size + WAITING_BYTES
             if reason:
                 self._refuse(f"what was sent may not be stored: {reason}")
             else:
@@ -143,9 +153,12 @@ class Receipts:
             return
         self._is_far = False
         self._unrecorded += 1
+        size = len(safe) + WAITING_BYTES
+        self.held_bytes += size
 
         def recorded(is_safe: bool) -> None:
             self._unrecorded -= 1
+            self.held_bytes -= size
             self._send(safe if is_safe else unsafe())
 
         record.when_safe(recorded)

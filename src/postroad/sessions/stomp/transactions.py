@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from postroad.broker import BrokerError
@@ -14,20 +16,34 @@ __all__ = ["MAX_TRANSACTIONS", "MAX_TRANSACTION_BYTES", "OpenTransaction", "Tran
 
 # Open at once on one connection: a client uses one or two, and each may keep a lot.
 MAX_TRANSACTIONS = 16
-# Frames kept for all open transactions of a connection: the memory that one client can occupy this way.
+# Frames, and names of subscriptions in acknowledgements, kept for all open transactions of a connection: the memory
+# that one client can occupy this way.
 MAX_TRANSACTION_BYTES = 16 * 1024 * 1024
-# About the memory of an acknowledgement: its event, its id, and the texts of its headers.
+# As many as a subscription may have unacknowledged by default: beyond that there are only repetitions.
+MAX_TRANSACTION_ACKNOWLEDGEMENTS = 10_000
+# About the memory of an acknowledgement: its event and its id.
 ACKNOWLEDGEMENT_BYTES = 512
+# The memory of a frame besides its bytes: the object, and its place in a list.
+FRAME_BYTES = 64
 
 
 class OpenTransaction:
-    """What is kept until the end of a transaction."""
+    """What is kept until the end of a transaction.
 
-    __slots__ = ("acknowledgements", "frames")
+    Attributes:
+        frames: of its SENDs.
+        acknowledgements: without the receipts that were asked for, and without the name of the transaction.
+        counted_bytes: its part of `MAX_TRANSACTION_BYTES`.
+        held_bytes: the memory it takes.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("acknowledgements", "counted_bytes", "frames", "held_bytes")
+
+    def __init__(self, name: str) -> None:
         self.frames: list[bytes] = []
         self.acknowledgements: list[Ack | Nack] = []
+        self.counted_bytes = 0
+        self.held_bytes = sys.getsizeof(name)
 
 
 class Transactions:
@@ -39,7 +55,7 @@ class Transactions:
 
     def __init__(self) -> None:
         self._open: dict[str, OpenTransaction] = {}
-        self._bytes = 0
+        self._counted = 0
         self.held_bytes = 0
 
     def begin(self, name: str) -> None:
@@ -48,16 +64,14 @@ class Transactions:
             raise BrokerError(f"transaction {name!r} is open already; commit or abort it first")
         if len(self._open) >= MAX_TRANSACTIONS:
             raise LimitError("the number of open transactions", len(self._open) + 1, MAX_TRANSACTIONS)
-        self._open[name] = OpenTransaction()
+        transaction = self._open[name] = OpenTransaction(name)
+        self.held_bytes += transaction.held_bytes
 
     def send(self, name: str, frame: bytes) -> None:
         """Keep a SEND."""
         transaction = self._named(name)
-        if self._bytes + len(frame) > MAX_TRANSACTION_BYTES:
-            raise LimitError("what open transactions hold", self._bytes + len(frame), MAX_TRANSACTION_BYTES, "bytes")
+        self._count(transaction, len(frame), FRAME_BYTES)
         transaction.frames.append(frame)
-        self._bytes += len(frame)
-        self.held_bytes += len(frame)
 
     def acknowledge(self, name: str, event: Ack | Nack) -> None:
         """Keep an acknowledgement."""
@@ -68,24 +82,34 @@ class Transactions:
                 len(transaction.acknowledgements) + 1,
                 MAX_TRANSACTION_ACKNOWLEDGEMENTS,
             )
-        transaction.acknowledgements.append(event)
-        self.held_bytes += ACKNOWLEDGEMENT_BYTES
+        # Header lines may be long, and a client chooses what is in them.
+        named = 0 if event.subscription is None else sys.getsizeof(event.subscription)
+        self._count(transaction, named, ACKNOWLEDGEMENT_BYTES)
+        transaction.acknowledgements.append(replace(event, receipt=None, transaction=None))
 
     def end(self, name: str) -> OpenTransaction:
         """Close a transaction and return what it kept."""
         transaction = self._named(name)
         del self._open[name]
-        kept = sum(map(len, transaction.frames))
-        self._bytes -= kept
-        self.held_bytes -= kept + ACKNOWLEDGEMENT_BYTES * len(transaction.acknowledgements)
+        self._counted -= transaction.counted_bytes
+        self.held_bytes -= transaction.held_bytes
         return transaction
+
+    def _count(self, transaction: OpenTransaction, size: int, besides: int) -> None:
+        """Count bytes that a client chose, and the memory besides them.
+
+        Raises:
+            LimitError: open transactions would hold too much.
+        """
+        if self._counted + size > MAX_TRANSACTION_BYTES:
+            raise LimitError("what open transactions hold", self._counted + size, MAX_TRANSACTION_BYTES, "bytes")
+        self._counted += size
+        self.held_bytes += size + besides
+        transaction.counted_bytes += size
+        transaction.held_bytes += size + besides
 
     def _named(self, name: str) -> OpenTransaction:
         transaction = self._open.get(name)
         if transaction is None:
             raise BrokerError(f"transaction {name!r} is not open; BEGIN it first")
         return transaction
-
-
-# As many as a subscription may have unacknowledged by default: beyond that there are only repetitions.
-MAX_TRANSACTION_ACKNOWLEDGEMENTS = 10_000
