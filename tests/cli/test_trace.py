@@ -123,6 +123,12 @@ def test_lines_are_whole_however_narrow_the_terminal_is(
     assert lines[4] == "broker 1 did not answer; what it knows is missing here"
 
 
+def test_text_of_clients_is_shown_as_it_is_and_never_as_pictures_or_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    origin = {"broker": 1, "publisher": 7, "name": ":bomb: [red]x[/]", "time": 0}
+    _show(a_journey(origin=origin, pruned=[], gaps=[], silent=[]), False)
+    assert "(:bomb: [red]x[/])" in capsys.readouterr().out
+
+
 def test_another_program_at_the_address_is_named_and_no_traceback_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

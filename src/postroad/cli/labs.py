@@ -72,7 +72,7 @@ def _write(out: Path, scale: Scale, truth: bool, quiet: bool) -> Written:
 
     from postroad.lab.trails import write_trail
 
-    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as progress:
+    with Progress(console=Console(stderr=True, emoji=False), disable=quiet, transient=True) as progress:
         task = progress.add_task("writing", total=scale.slices)
         return write_trail(out, scale, lambda done, _: progress.update(task, completed=done), truth)
 

@@ -116,8 +116,9 @@ class _Asking(NamedTuple):
 
 def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
     from postroad.tracking import journey_document
-    from postroad.trail import Trail
+    from postroad.trail import Trail, keep_pandas_out
 
+    keep_pandas_out()
     trail = Trail(root)
     passed = True
     for message in _messages(trail, text):
@@ -163,7 +164,7 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
     from postroad.cli.journey_tree import journey_lines, journey_tree
 
     # A tree is cut at the width of its console, and the ends of its lines matter most.
-    console = Console(highlight=False, soft_wrap=True, width=WIDEST_LINE)
+    console = Console(highlight=False, emoji=False, soft_wrap=True, width=WIDEST_LINE)
     console.print(journey_tree(document))
     for line in journey_lines(document):
         console.print(line)

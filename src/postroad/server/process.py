@@ -12,6 +12,7 @@ from postroad.server.extras import check_extras, loop_factory
 from postroad.server.logs import log_to_stderr
 from postroad.server.memory import keep_freed_memory, set_apart_what_stays
 from postroad.server.service import Service
+from postroad.trail import keep_pandas_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ def tune_process() -> None:
     keep_freed_memory()
     set_apart_what_stays()
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_pandas_out()
 
 
 def run_broker(
