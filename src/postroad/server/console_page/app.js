@@ -359,6 +359,17 @@ function certainty(journey) {
   return wrong > 0 ? `, wrong with probability ${wrong.toExponential(1)}` : ", certain";
 }
 
+function instant(milliseconds) {
+  return new Date(milliseconds).toISOString().replace("T", " ").replace("Z", " UTC");
+}
+
+// Beyond every time that an id can have: such a gap has not ended yet.
+const END_OF_TIME = 2 ** 48;
+
+function span(gap) {
+  return gap.until >= END_OF_TIME ? `since ${instant(gap.since)}` : `between ${instant(gap.since)} and ${instant(gap.until)}`;
+}
+
 function subscriptionText(one) {
   const wanted = one.selector ? ` where ${one.selector}` : "";
   return one.topic ? `subscription ${one.subscription} (${one.name ? one.name + ", " : ""}${one.topic}${wanted})` : `subscription ${one.subscription}`;
@@ -372,8 +383,10 @@ function showJourney(journey) {
   place.append(make("p", {}, make("span", { class: "verdict" }, journey.verdict), certainty(journey)));
   const list = make("ul");
   const origin = journey.origin;
-  const when = new Date(origin.time).toISOString().replace("T", " ").replace("Z", " UTC");
-  list.append(make("li", {}, `published by publisher ${origin.publisher}${origin.name ? ` (${origin.name})` : ""} at broker ${origin.broker}, ${when}`));
+  // An id that nobody has on record tells what it was made of, and not that anybody published it.
+  const known = journey.stops.length > 0;
+  const publisher = `publisher ${origin.publisher}${known && origin.name ? ` (${origin.name})` : ""}`;
+  list.append(make("li", {}, `${known ? "published by" : "the id itself names"} ${publisher} at broker ${origin.broker}, ${instant(origin.time)}`));
   for (const stop of journey.stops) {
     const item = make("li", {}, `broker ${stop.broker}${stop.from ? `, from broker ${stop.from}` : ""}${stop.recorded ? "" : " (by the records of its neighbours)"}`);
     const inner = make("ul");
@@ -385,7 +398,8 @@ function showJourney(journey) {
   }
   for (const hop of journey.lost) list.append(make("li", {}, `broker ${hop.neighbour} never had it: lost after broker ${hop.broker}`));
   for (const hop of journey.open || []) list.append(make("li", {}, `handed to broker ${hop.neighbour}; whether it came is not known (${hop.reason})`));
-  for (const gap of journey.gaps) list.append(make("li", {}, `broker ${gap.broker}: a gap in its record (${gap.reason})`));
+  for (const hop of journey.pruned || []) list.append(make("li", {}, `left out: broker ${hop.neighbour} (${hop.reason})`));
+  for (const gap of journey.gaps) list.append(make("li", {}, `broker ${gap.broker}: not recorded ${span(gap)} (${gap.reason})${gap.hides ? `; may hide ${gap.hides}` : ""}`));
   for (const broker of journey.silent) list.append(make("li", {}, `broker ${broker} did not answer; what it knows is missing here`));
   place.append(list);
 }
