@@ -28,7 +28,7 @@ def description(pid: int) -> dict[str, object]:
         "command": (proc / "cmdline").read_bytes().rstrip(b"\0").split(b"\0"),
         "parent": int(status["PPid"]),
         "leads its session": os.getsid(pid) == pid,
-        "files": sorted(os.readlink(file) for file in (proc / "fd").iterdir() if file.name in "012"),
+        "files": sorted(os.readlink(file) for file in (proc / "fd").iterdir() if file.name in {"0", "1", "2"}),
         "directory": os.readlink(proc / "cwd"),
         "environment": {part for part in (proc / "environ").read_bytes().split(b"\0") if part},
         **{name: status[name].strip() for name in shown},
