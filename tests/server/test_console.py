@@ -189,7 +189,9 @@ def test_browser_shows_the_network_and_the_way_of_a_message(tmp_path: Path) -> N
             await page.press("t")
             await page.type("00000001-00000001-018bcfe56800-0009")
             await page.press("Enter")
-            await page.until("document.getElementById('journey').textContent.includes('the id itself names publisher 1')")
+            await page.until(
+                "document.getElementById('journey').textContent.includes('the id itself names publisher 1')"
+            )
             shown = await page.text("journey")
             assert "published by" not in shown
             assert "feed" not in shown
