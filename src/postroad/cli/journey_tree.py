@@ -185,6 +185,4 @@ def _drop(drop: Document) -> str:
 
 
 def _coloured(colour: str, text: str) -> str:
-    if colour in ("bold", "dim"):
-        return typer.style(text, bold=colour == "bold", dim=colour == "dim")
-    return typer.style(text, fg=colour)
+    return typer.style(text, **{colour: True}) if colour in ("bold", "dim") else typer.style(text, fg=colour)
