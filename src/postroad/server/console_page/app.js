@@ -147,7 +147,7 @@ function showMap(data) {
   for (const edge of links) showLink(map, data, edge);
   if (state.journey) showWay(map, state.journey);
   for (const edge of links) showRate(map, data, edge);
-  for (const number of numbers) showNode(map, data, number);
+  for (const number of numbers) showNode(map, data, number, awayFromLinks(number, links));
   if (focused) {
     const again = map.querySelector(`[data-broker="${CSS.escape(focused)}"]`);
     if (again) again.focus({ preventScroll: true });
@@ -177,7 +177,14 @@ function showRate(map, data, edge) {
   map.append(draw("text", { x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 - 4, class: "rate" }, text));
 }
 
-function showNode(map, data, number) {
+// Where the words about a broker stand: above it if its links lead down, below it otherwise.
+function awayFromLinks(number, links) {
+  const at = state.places.get(number);
+  const others = links.filter((edge) => edge.ends.includes(number)).map((edge) => state.places.get(edge.ends.find((end) => end !== number)));
+  return others.length && others.every((other) => other.y > at.y + 20) ? -27 : 31;
+}
+
+function showNode(map, data, number, below) {
   const at = state.places.get(number);
   const broker = data.brokers.find((each) => each.number === number);
   const condition = broker ? broker.condition : "unknown";
@@ -187,7 +194,7 @@ function showNode(map, data, number) {
   const node = draw("g", { class: classes.join(" "), tabindex: 0, role: "button", "data-broker": number,
     "aria-label": `broker ${number}: ${condition}, ${words}`, "aria-pressed": String(number === state.chosen) });
   node.append(draw("circle", { cx: at.x, cy: at.y, r: 19 }), draw("text", { x: at.x, y: at.y }, String(number)));
-  node.append(draw("text", { x: at.x, y: at.y + 31, class: "about" }, words));
+  node.append(draw("text", { x: at.x, y: at.y + below, class: "about" }, words));
   const choose = () => { state.chosen = state.chosen === number ? null : number; show(); };
   node.addEventListener("click", choose);
   node.addEventListener("keydown", (event) => {
