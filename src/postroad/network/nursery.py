@@ -41,10 +41,10 @@ class AdoptedProcess:
     async def wait(self) -> int:
         """Its exit code when it has ended; minus the number of the signal that ended it. To be called once."""
         loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-        loop.add_reader(self._handle, lambda: ended.done() or ended.set_result(None))
+        ended = asyncio.Event()
+        loop.add_reader(self._handle, ended.set)
         try:
-            await ended
+            await ended.wait()
         finally:
             loop.remove_reader(self._handle)
             os.close(self._handle)
@@ -137,6 +137,6 @@ class Nursery:
 def _adopt_orphans(wanted: bool) -> bool:
     """Whether the system lets this process become the parent of its orphaned descendants, or stop to."""
     try:
-        return ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0
+        return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0)
     except (AttributeError, OSError):
         return False
