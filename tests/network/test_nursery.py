@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from postroad.network.launcher import _PROGRAM, command_line
 from postroad.network.nursery import AdoptedProcess, Nursery
 from postroad.network.processes import is_alive
-from tests.network.test_run import event, plan_of_a_line, state_of, up
+from tests.network.operated import event, plan_of_a_line, state_of, up
 
 if TYPE_CHECKING:
     import pytest
