@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from tests.network.operated import event, plan_of_a_line, state_of, up
 from tests.server.people import users_file
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     import pytest
