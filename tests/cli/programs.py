@@ -6,7 +6,7 @@ import contextlib
 import io
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from postroad.cli import main
 
@@ -58,3 +58,8 @@ def started(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def line(stream: IO[str] | None) -> str:
+    assert stream is not None
+    return stream.readline()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,17 +16,12 @@ from postroad.cli import main
 from postroad.cli.brokers import settings
 from postroad.config import ConfigError
 from postroad.messages import MessageId
-from tests.cli.programs import SECONDS, here, run, started
+from tests.cli.programs import SECONDS, here, line, run, started
 from tests.structure.repository import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-def line(stream: IO[str] | None) -> str:
-    assert stream is not None
-    return stream.readline()
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from tests.server import scene
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from postroad.cli.journey_tree import JourneyTree
     from tests.cli.programs import Outcome
 
 
@@ -98,6 +100,11 @@ def test_a_damaged_file_is_named_on_stderr_and_the_answer_is_no_longer_a_no(
     assert "Traceback" not in outcome.err
 
 
+def unstyled(tree: JourneyTree) -> str:
+    """The line of a tree without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", tree.label)
+
+
 def a_journey(**more: object) -> dict[str, Any]:
     origin = {"broker": 1, "publisher": 7, "name": "n" * 300, "time": 0}
     return {"id": "x", "verdict": "delivered", "certainty": 1.0, "origin": origin, "stops": [], "lost": []} | more
@@ -107,7 +114,7 @@ def a_journey(**more: object) -> dict[str, Any]:
 def test_nothing_is_called_certain_where_the_verdict_leaves_it_open(verdict: str) -> None:
     assert verdict in {one.value for one in Verdict}
     for certainty in (0.0, 0.75, 1.0):
-        assert str(journey_tree(a_journey(verdict=verdict, certainty=certainty)).label).endswith(f"{verdict}[/]")
+        assert unstyled(journey_tree(a_journey(verdict=verdict, certainty=certainty))).endswith(f"  {verdict}")
 
 
 def test_lines_are_whole_however_narrow_the_terminal_is(
@@ -121,6 +128,19 @@ def test_lines_are_whole_however_narrow_the_terminal_is(
     assert lines[1].endswith("1970-01-01 00:00:00.000 UTC")
     assert lines[3] == "    └── not to other brokers: " + "r" * 90 + " at 1970-01-01 00:00:00.000 UTC"
     assert lines[4] == "broker 1 did not answer; what it knows is missing here"
+
+
+def test_a_journey_of_thousands_of_brokers_is_drawn() -> None:
+    stops = [{**STOP, "broker": broker, "from": broker - 1, "dropped": []} for broker in range(1, 3_001)]
+    lines = list(journey_tree(a_journey(stops=stops)).lines())
+    assert len(lines) == 3_002
+    assert lines[-1].startswith("    " * 2_999)
+
+
+def test_text_of_clients_is_shown_as_it_is_and_never_as_pictures_or_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    origin = {"broker": 1, "publisher": 7, "name": ":bomb: [red]x[/]", "time": 0}
+    _show(a_journey(origin=origin, pruned=[], gaps=[], silent=[]), False)
+    assert "(:bomb: [red]x[/])" in capsys.readouterr().out
 
 
 def test_another_program_at_the_address_is_named_and_no_traceback_shown(
@@ -164,7 +184,7 @@ def test_an_error_about_one_id_names_no_message_of_a_batch(tmp_path: Path, monke
 def test_detours_are_told_as_such_and_not_as_losses() -> None:
     def branches(reason: str) -> str:
         told = a_journey(stops=[{**STOP, "dropped": [DROP | {"reason": reason}]}])
-        return str(journey_tree(told).children[1].children[0].label)
+        return unstyled(journey_tree(told).children[1].children[0])
 
     assert all("not to" not in branches(reason) for reason in Detour)
     assert "waits for a way" in branches(Detour.HELD)
@@ -174,7 +194,7 @@ def test_detours_are_told_as_such_and_not_as_losses() -> None:
 def test_message_of_a_queue_that_was_refused_and_then_acknowledged_is_told_as_acknowledged() -> None:
     given = {"subscription": 3, "doubt": 0, "acknowledged": True, "refused": True}
     tree = journey_tree(a_journey(stops=[STOP | {"delivered": [given], "dropped": []}]))
-    assert str(tree.children[1].children[0].label) == "subscription 3: acknowledged"
+    assert unstyled(tree.children[1].children[0]) == "subscription 3: acknowledged"
 
 
 def test_a_gap_that_has_not_ended_names_no_end() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from postroad.cli.application import app
+from postroad.cli import application
 
 HEAD = """# Commands
 
@@ -25,7 +25,7 @@ COLUMNS = 100
 
 def program() -> Any:
     """The commands as the parser has them; its classes are not public."""
-    return typer.main.get_command(app)
+    return typer.main.get_command(application.program())
 
 
 def commands(command: Any = None, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:

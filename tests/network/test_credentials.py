@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from postroad.cli.application import app
+from postroad.cli.application import program
 from postroad.config import ConfigError, Credentials, broker_config
 from postroad.network import NetworkError, credentials_of, make_credentials
 from postroad.security import Authority, broker_uri, certified_number, new_key, public_key
@@ -179,15 +179,15 @@ def test_authority_vouches_for_hosts_by_name_and_by_address() -> None:
 def test_command_makes_keys_for_other_machines_and_for_a_plan_that_is_there(tmp_path: Path) -> None:
     out = tmp_path / "square.toml"
     asked = ["network", "plan", "square", "--host", "192.0.2.7"]
-    done = CliRunner().invoke(app, [*asked, "--tls", "--out", str(out)])
+    done = CliRunner().invoke(program(), [*asked, "--tls", "--out", str(out)])
     assert done.exit_code == 0, done.output
     plan = Plan.parse(out.read_text())
     assert plan.tls
     assert all(one.key for one in plan.brokers)
     assert credentials_of(out) == tmp_path / "square.keys"
-    assert "private keys are written beside the plan" in str(CliRunner().invoke(app, asked).exception)
+    assert "private keys are written beside the plan" in str(CliRunner().invoke(program(), asked).exception)
     local = tmp_path / "line.toml"
-    assert CliRunner().invoke(app, ["network", "plan", "line", "--out", str(local)]).exit_code == 0
+    assert CliRunner().invoke(program(), ["network", "plan", "line", "--out", str(local)]).exit_code == 0
     assert not credentials_of(local).exists()
-    assert CliRunner().invoke(app, ["network", "keys", str(local)]).exit_code == 0
+    assert CliRunner().invoke(program(), ["network", "keys", str(local)]).exit_code == 0
     assert all(one.key for one in Plan.parse(local.read_text()).brokers)

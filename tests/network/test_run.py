@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
 import stat
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,61 +14,22 @@ from postroad.client import ClientError, Reconnect, connect
 from postroad.config import read_config
 from postroad.messages import MessageId
 from postroad.network import Place, credentials_of, make_credentials
-from postroad.network.ports import free_ports
 from postroad.network.processes import is_alive
-from postroad.topology import BrokerPlan, LinkPlan, Plan
-from tests.cli.programs import PROGRAM, here
+from postroad.topology import Plan
+from tests.cli.programs import here
+from tests.network.operated import event, plan_of_a_line, state_of, up
 from tests.server.people import users_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import subprocess
     from pathlib import Path
 
     import pytest
 
-    from postroad.network import NetworkState
 
 # A bound for a process that hangs. Kernels may have to be compiled first, on a busy machine.
 SECONDS = 280
 TOKEN = ("--admin-token-file", "token")
-
-
-def plan_of_a_line(path: Path, count: int) -> Path:
-    ports = free_ports(2 * count, set())
-    brokers = tuple(
-        BrokerPlan(number=number, port=ports.pop(), link_port=ports.pop()) for number in range(1, count + 1)
-    )
-    links = tuple(LinkPlan(between=(number, number + 1)) for number in range(1, count))
-    file = path / "plan.toml"
-    file.write_text(Plan(name="small", brokers=brokers, links=links).to_toml())
-    return file
-
-
-@contextlib.contextmanager
-def up(plan: Path, *more: str) -> Iterator[subprocess.Popen[str]]:
-    """`postroad network up`, which is stopped at the end whatever happened."""
-    command = [*PROGRAM, "network", "up", str(plan), "--directory-port", "0", "--json", *more]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(60)
-            finally:
-                process.kill()
-
-
-def event(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    found: dict[str, Any] = json.loads(process.stdout.readline())
-    return found
-
-
-def state_of(plan: Path) -> NetworkState:
-    state = Place(plan.with_suffix(".network")).read()
-    assert state is not None
-    return state
 
 
 async def use(directory: str, plan: Path, process: subprocess.Popen[str]) -> dict[str, Any]:

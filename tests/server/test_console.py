@@ -184,6 +184,19 @@ def test_browser_shows_the_network_and_the_way_of_a_message(tmp_path: Path) -> N
                 await page.screenshot(Path(str(PICTURES)) / "console.png")
                 traffic.cancel()
 
+            # An id that nobody ever had: no publisher is named for it.
+            await page.press("Escape")
+            await page.press("t")
+            await page.type("00000001-00000001-018bcfe56800-0009")
+            await page.press("Enter")
+            await page.until(
+                "document.getElementById('journey').textContent.includes('the id itself names publisher 1')"
+            )
+            shown = await page.text("journey")
+            assert "published by" not in shown
+            assert "feed" not in shown
+            await page.press("Escape")
+
             other = await Client.connect(network.services[4].port, login=SCRIPT)
             await other.subscribe("all", "news.>")
             # What clients chose is text, whatever it looks like; and the search finds it.

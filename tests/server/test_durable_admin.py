@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from postroad.cli.application import app
+from postroad.cli.application import program
 from postroad.errors import PostroadError
 from tests.server.durable_scene import bodies, connect, publish, said, subscribe, take
 from tests.server.scene import Client, run, service, until
@@ -38,7 +38,7 @@ async def asked(broker: Service, path: str, method: str = "GET", token: str = ""
 
 async def command(broker: Service, *arguments: str) -> str:
     words = ["subscriptions", *arguments, "--admin", f"127.0.0.1:{broker.admin_port}"]
-    result = await asyncio.to_thread(lambda: CliRunner().invoke(app, words))
+    result = await asyncio.to_thread(lambda: CliRunner().invoke(program(), words))
     if isinstance(result.exception, PostroadError):
         raise result.exception
     assert result.exit_code == 0, result.output

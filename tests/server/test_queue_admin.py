@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from postroad.broker import QueueSettings
-from postroad.cli.application import app
+from postroad.cli.application import program
 from postroad.errors import PostroadError
 from postroad.topology import Plan, line
 from tests.server.planned import planned
@@ -39,7 +39,7 @@ async def asked(broker: Service, path: str, method: str = "GET") -> Any:
 
 async def command(broker: Service, *arguments: str) -> str:
     words = ["queues", *arguments, "--admin", f"127.0.0.1:{broker.admin_port}"]
-    result = await asyncio.to_thread(lambda: CliRunner().invoke(app, words))
+    result = await asyncio.to_thread(lambda: CliRunner().invoke(program(), words))
     if isinstance(result.exception, PostroadError):
         raise result.exception
     assert result.exit_code == 0, result.output

@@ -181,8 +181,7 @@ def admin_request(
         PostroadError: there is no answer, or the request is refused.
     """
     import asyncio
-
-    import msgspec
+    import json
 
     from postroad.client import AdminAccess, HttpError, StrangerError, admin_reply
 
@@ -197,7 +196,10 @@ def admin_request(
         reply = asyncio.run(ask())
         if reply.status != HTTPStatus.OK:
             raise _REFUSALS.get(reply.status, PostroadError)(f"{base}: {reply.body.decode(errors='replace').strip()}")
-        return AdminAnswer(base, msgspec.json.decode(reply.body, type=dict[str, Any]))
+        fields = json.loads(reply.body)
+        if not isinstance(fields, dict):
+            raise ValueError("it is no JSON object")
+        return AdminAnswer(base, fields)
     except StrangerError as error:
         raise PostroadError(f"{base}: {error}") from None
     # Any program may listen at the address, and may send anything.
@@ -233,9 +235,11 @@ def check_token_stays_secret(base: str, token: str) -> None:
     Raises:
         PostroadError: it would be.
     """
+    if not token or not base.startswith("http://"):
+        return
     from urllib.parse import urlsplit
 
     from postroad.config import is_loopback
 
-    if token and base.startswith("http://") and not is_loopback(urlsplit(base).hostname or ""):
+    if not is_loopback(urlsplit(base).hostname or ""):
         raise PostroadError(f"{base}: the token could be read on the network path; write https:// for another machine")

@@ -320,7 +320,7 @@ def _show_fits(fits: Sequence[CostFit], supported: CostFit) -> None:
             table.add_row(
                 one.form.name, term, f"{1e9 * one.estimates[term]:,.2f}", interval, one.unidentified.get(term, "")
             )
-    console = Console()
+    console = Console(emoji=False)
     console.print(table)
     for one in fits:
         console.print(
@@ -348,7 +348,7 @@ def _show_checks(checks: Sequence[dict[str, Any]]) -> None:
             off if one["conclusive"] else "load generator too slow",
             f"{one['processors']:.2f}",
         )
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def _milliseconds(seconds: float) -> str:
@@ -376,7 +376,7 @@ def _show_plan(found: Sequence[Option], best: Option, source: str) -> None:
     }
     for name, shown in rows.items():
         table.add_row(name, *(shown(option) for option in found))
-    console = Console()
+    console = Console(emoji=False)
     console.print(table)
     for option in found:
         if option.problem:

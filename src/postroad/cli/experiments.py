@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from postroad.lab.scenarios import Scenario
     from postroad.topology import Plan
 
-__all__ = ["COMMANDS"]
+__all__ = ["list_experiments", "replay", "report", "run", "workload"]
 
 Runs = Annotated[Path, typer.Option("--out", help="The directory for runs.")]
 Live = Annotated[
@@ -58,7 +58,7 @@ def list_experiments(as_json: AsJson = False) -> None:
             echo_json({**fields, "scale": one.small, "scaled": one.scaled})
         table.add_row(one.name, one.title, one.source, ", ".join(one.modes), f"{one.small:g}")
     if not as_json:
-        Console().print(table)
+        Console(emoji=False).print(table)
 
 
 def run(
@@ -109,7 +109,7 @@ def _watching(quiet: bool) -> Iterator[Watch]:
 
     from postroad.lab.runs import Watch
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     if quiet or not console.is_terminal:
         # A line for each cell, for a log; a progress bar would be written again and again.
         lines = _Lines(quiet)
@@ -144,7 +144,7 @@ def _show_findings(experiment: Experiment, findings: list[Finding]) -> None:
     table = Table("the paper found", "we found", "", "why", title=experiment.title, title_justify="left")
     for one in findings:
         table.add_row(one.paper, one.ours, {True: "agree", False: "differ", None: "open"}[one.agrees], one.why)
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def report(
@@ -346,7 +346,7 @@ def _show_comparison(found: ReplayComparison) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    record, console = found.record, Console()
+    record, console = found.record, Console(emoji=False)
     before, after = (_figures(one, len(record.times)) for one in (found.before, found.after))
     table = Table(
         "", "as recorded", "as planned", title=f"{len(record.times):,} messages played again", title_justify="left"
@@ -367,13 +367,4 @@ def _show_links(sides: Mapping[str, PlayedTraffic]) -> None:
     table = Table("link", *sides, title="Links", title_justify="left")
     for ends in sorted({ends for side in sides.values() for ends in side.bytes}):
         table.add_row(f"{ends[0]} to {ends[1]}", *(f"{side.bytes.get(ends, 0):,}" for side in sides.values()))
-    Console().print(table)
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "list": list_experiments,
-    "run": run,
-    "report": report,
-    "workload": workload,
-    "replay": replay,
-}
+    Console(emoji=False).print(table)

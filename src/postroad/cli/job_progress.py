@@ -72,7 +72,7 @@ def _bar() -> Any:
         BarColumn(),
         TextColumn("{task.fields[counts]}"),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=Console(stderr=True, emoji=False),
         # The rest is in the summary.
         transient=True,
     )

@@ -1,16 +1,23 @@
-"""Where a message went, as a tree on a terminal: drawn from the document that `--json` prints."""
+"""Where a message went, as a tree on a terminal: drawn from the document that `--json` prints.
+
+Colours are codes of the terminal, which `typer.echo` leaves out where there is none. Text of clients cannot contain
+any: it is made printable first.
+"""
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.markup import escape
-from rich.tree import Tree
+import typer
 
 from postroad.cli.output import printable
 
-__all__ = ["instant", "journey_lines", "journey_tree"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["JourneyTree", "instant", "journey_lines", "journey_tree"]
 
 _COLOURS = {
     "delivered": "green",
@@ -23,22 +30,26 @@ _COLOURS = {
 # Verdicts that leave open where the message went: nothing is certain then.
 _OPEN = ("recorded in part", "not recorded", "unanswered")
 
-# Reasons that end nothing, by their names in the record (`tracking.reasons`).
+# Reasons that end nothing, by their names in the record (`tracking.reasons`): colour, coloured text, and the rest.
 _DETOURS = {
-    "held": "[yellow]waits for a way to {where}[/] from {at} on",
-    "deferred": "[yellow]waits for its turn at this broker[/] from {at} on",
-    "kept for order": "[yellow]kept back for earlier messages of its publisher[/] from {at} on",
-    "comes again": "[yellow]came back, to be handed out again[/] at {at}: refused, or its consumer was gone",
-    "handed out again": "[dim]handed out again at {at}[/]",
-    "retained": "[dim]retained from {at} on: nobody wanted it here, and later subscribers may get it[/]",
-    "out of time": "[dim]entered at {at}, far from the time in its id[/]",
-    "in order": "[dim]kept back until {at}[/]",
-    "resumed": "[dim]had its turn at {at}[/]",
-    "sent on": "[dim]found a way to {where} at {at}[/]",
-    "returned": "[dim]relayed to {where}, which was gone; sent another way at {at}[/]",
+    "held": ("yellow", "waits for a way to {where}", " from {at} on"),
+    "deferred": ("yellow", "waits for its turn at this broker", " from {at} on"),
+    "kept for order": ("yellow", "kept back for earlier messages of its publisher", " from {at} on"),
+    "comes again": ("yellow", "came back, to be handed out again", " at {at}: refused, or its consumer was gone"),
+    "handed out again": ("dim", "handed out again at {at}", ""),
+    "retained": ("dim", "retained from {at} on: nobody wanted it here, and later subscribers may get it", ""),
+    "out of time": ("dim", "entered at {at}, far from the time in its id", ""),
+    "in order": ("dim", "kept back until {at}", ""),
+    "resumed": ("dim", "had its turn at {at}", ""),
+    "sent on": ("dim", "found a way to {where} at {at}", ""),
+    "returned": ("dim", "relayed to {where}, which was gone; sent another way at {at}", ""),
 }
 
 Document = dict[str, Any]
+
+# How a child begins that has others after it, and the last one; and what stands below each.
+_GUIDES = (("├── ", "│   "), ("└── ", "    "))
+_ASCII_GUIDES = (("+-- ", "|   "), ("`-- ", "    "))
 
 # Beyond every time that an id can have: a gap up to here has not ended yet.
 END_OF_TIME = 2**48
@@ -53,24 +64,49 @@ def instant(milliseconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{milliseconds % 1_000:03d} UTC"
 
 
-def journey_tree(journey: Document) -> Tree:
+class JourneyTree:
+    """A line, and the lines below it."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.children: list[JourneyTree] = []
+
+    def add(self, label: str) -> JourneyTree:
+        """Add a line below; returns it, for those below it."""
+        self.children.append(JourneyTree(label))
+        return self.children[-1]
+
+    def lines(self) -> Iterator[str]:
+        """The tree, line by line."""
+        others, last = _GUIDES if (sys.stdout.encoding or "").lower().startswith("utf") else _ASCII_GUIDES
+        # Not by recursion: a journey may be longer than Python's stack is deep.
+        pending = [("", "", self)]
+        while pending:
+            before, below, tree = pending.pop()
+            yield before + tree.label
+            for child in reversed(tree.children):
+                guide, under = last if child is tree.children[-1] else others
+                pending.append((below + guide, below + under, child))
+
+
+def journey_tree(journey: Document) -> JourneyTree:
     """Return the origin, each broker it passed, each subscription, and how sure each is."""
-    verdict = _text(journey["verdict"])
-    colour = _COLOURS.get(verdict, "yellow")
-    root = Tree(f"[bold]{_text(journey['id'])}[/]  [{colour}]{verdict}[/]{_certainty(journey)}")
+    verdict = printable(journey["verdict"])
+    shown = _coloured(_COLOURS.get(verdict, "yellow"), verdict)
+    root = JourneyTree(f"{_coloured('bold', printable(journey['id']))}  {shown}{_certainty(journey)}")
     root.add(_origin(journey["origin"], known=bool(journey["stops"])))
-    branches: dict[int, Tree] = {}
+    branches: dict[int, JourneyTree] = {}
     for stop in journey["stops"]:
         above = branches.get(stop["from"], root)
         branches[stop["broker"]] = above.add(_stop(stop))
         _add_subscriptions(branches[stop["broker"]], stop)
     # A broker of an earlier version does not send these.
     for hop in journey.get("open", ()):
-        text = f"[yellow]broker {hop['neighbour']}: relayed to it, and whether it arrived is not known[/]"
-        branches[hop["broker"]].add(f"{text} ({_text(hop['reason'])}){_doubt(hop['doubt'])}")
+        text = _coloured("yellow", f"broker {hop['neighbour']}: relayed to it, and whether it arrived is not known")
+        branches[hop["broker"]].add(f"{text} ({printable(hop['reason'])}){_doubt(hop['doubt'])}")
     for hop in journey["lost"]:
-        text = f"[red]broker {hop['neighbour']} never had it: lost after this hop[/]{_doubt(hop['doubt'])}"
-        branches[hop["broker"]].add(text)
+        text = _coloured("red", f"broker {hop['neighbour']} never had it: lost after this hop")
+        branches[hop["broker"]].add(text + _doubt(hop["doubt"]))
     return root
 
 
@@ -79,13 +115,13 @@ def journey_lines(journey: Document) -> list[str]:
     lines = []
     for hop in journey["pruned"]:
         asked = "" if hop["neighbour"] == hop["broker"] else f" (broker {hop['broker']} named it)"
-        lines.append(f"pruned: broker {hop['neighbour']}{asked}: {_text(hop['reason'])}{_doubt(hop['doubt'])}")
+        lines.append(f"pruned: broker {hop['neighbour']}{asked}: {printable(hop['reason'])}{_doubt(hop['doubt'])}")
     for gap in journey["gaps"]:
         between = f"between {instant(gap['since'])} and {instant(gap['until'])}"
         if gap["until"] >= END_OF_TIME:
             between = f"since {instant(gap['since'])}"
-        hides = f"; may hide {_text(gap['hides'])}" if gap.get("hides") else ""
-        lines.append(f"broker {gap['broker']}: not recorded {between} ({_text(gap['reason'])}){hides}")
+        hides = f"; may hide {printable(gap['hides'])}" if gap.get("hides") else ""
+        lines.append(f"broker {gap['broker']}: not recorded {between} ({printable(gap['reason'])}){hides}")
     lines += [f"broker {broker} did not answer; what it knows is missing here" for broker in journey["silent"]]
     return lines
 
@@ -98,25 +134,26 @@ def _certainty(journey: Document) -> str:
 
 
 def _doubt(doubt: float) -> str:
-    return "" if doubt == 0.0 else f" [dim](false with probability {doubt:.1e})[/]"
+    return "" if doubt == 0.0 else " " + _coloured("dim", f"(false with probability {doubt:.1e})")
 
 
 def _origin(origin: Document, *, known: bool) -> str:
     if not known:
         said = f"publisher {origin['publisher']} at broker {origin['broker']}, {instant(origin['time'])}"
         return f"the id itself names {said}"
-    name = f" ({_text(origin['name'])})" if origin["name"] else ""
+    name = f" ({printable(origin['name'])})" if origin["name"] else ""
     return f"published by publisher {origin['publisher']}{name} at broker {origin['broker']}, {instant(origin['time'])}"
 
 
 def _stop(stop: Document) -> str:
     since, until = stop["window"]
-    window = "" if since >= until else f" [dim]{instant(since)} to {instant(until)}[/]"
-    source = "" if stop.get("recorded", True) else " [yellow](by the records of its neighbours; its own is missing)[/]"
-    return f"[bold]broker {stop['broker']}[/]{source}{window}{_doubt(stop['doubt'])}"
+    window = "" if since >= until else " " + _coloured("dim", f"{instant(since)} to {instant(until)}")
+    missing = _coloured("yellow", "(by the records of its neighbours; its own is missing)")
+    source = "" if stop.get("recorded", True) else f" {missing}"
+    return _coloured("bold", f"broker {stop['broker']}") + source + window + _doubt(stop["doubt"])
 
 
-def _add_subscriptions(branch: Tree, stop: Document) -> None:
+def _add_subscriptions(branch: JourneyTree, stop: Document) -> None:
     for one in stop["delivered"]:
         # What a queue hands out again after a refusal is acknowledged in the end.
         fate = "acknowledged" if one["acknowledged"] else "refused" if one["refused"] else "delivered"
@@ -124,7 +161,7 @@ def _add_subscriptions(branch: Tree, stop: Document) -> None:
     shed = {drop["subscription"] for drop in stop["dropped"]}
     for one in stop["waiting"]:
         if one["subscription"] not in shed:
-            branch.add(f"{_subscription(one)}: [yellow]waits in its queue[/]{_doubt(one['doubt'])}")
+            branch.add(f"{_subscription(one)}: {_coloured('yellow', 'waits in its queue')}{_doubt(one['doubt'])}")
     for drop in stop["dropped"]:
         branch.add(_drop(drop))
 
@@ -132,9 +169,9 @@ def _add_subscriptions(branch: Tree, stop: Document) -> None:
 def _subscription(one: Document) -> str:
     if "topic" not in one:
         return f"subscription {one['subscription']}"
-    wanted = f" where {_text(one['selector'])}" if one["selector"] else ""
-    who = f"{_text(one['name'])}, " if one["name"] else ""
-    return f"subscription {one['subscription']} ({who}{_text(one['topic'])}{wanted})"
+    wanted = f" where {printable(one['selector'])}" if one["selector"] else ""
+    who = f"{printable(one['name'])}, " if one["name"] else ""
+    return f"subscription {one['subscription']} ({who}{printable(one['topic'])}{wanted})"
 
 
 def _drop(drop: Document) -> str:
@@ -142,10 +179,11 @@ def _drop(drop: Document) -> str:
     if drop["subscription"]:
         where = f"subscription {drop['subscription']}"
     if drop["reason"] in _DETOURS:
-        return _DETOURS[drop["reason"]].format(where=where, at=instant(drop["at"]))
-    return f"[red]not to {where}: {_text(drop['reason'])}[/] at {instant(drop['at'])}"
+        colour, text, rest = _DETOURS[drop["reason"]]
+        said = {"where": where, "at": instant(drop["at"])}
+        return _coloured(colour, text.format(**said)) + rest.format(**said)
+    return f"{_coloured('red', f'not to {where}: ' + printable(drop['reason']))} at {instant(drop['at'])}"
 
 
-def _text(text: str) -> str:
-    """Return text of clients in a form that is harmless on a terminal."""
-    return escape(printable(text))
+def _coloured(colour: str, text: str) -> str:
+    return typer.style(text, **{colour: True}) if colour in ("bold", "dim") else typer.style(text, fg=colour)

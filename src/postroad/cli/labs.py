@@ -76,7 +76,7 @@ def _write(out: Path, scale: Scale, truth: bool, quiet: bool) -> Written:
 
     from postroad.lab.trails import write_trail
 
-    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as progress:
+    with Progress(console=Console(stderr=True, emoji=False), disable=quiet, transient=True) as progress:
         task = progress.add_task("writing", total=scale.slices)
         processes = (os.cpu_count() or 1) if scale.messages >= MANY_MESSAGES else 1
         return write_trail(out, scale, lambda done, _: progress.update(task, completed=done), truth, processes)

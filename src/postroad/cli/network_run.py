@@ -234,7 +234,7 @@ def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
     if as_json:
         echo_json({**up_fields(state), "brokers": [view_fields(view) for view in views]})
     else:
-        console = Console()
+        console = Console(emoji=False)
         console.print(as_table(state, views, console.width))
     if any(view.condition is not Condition.READY for view in views):
         raise typer.Exit(EXIT_NOT_WELL)

@@ -143,7 +143,7 @@ class LiveTable:
     """A table that is redrawn at each look, with lines above it for events."""
 
     def __init__(self) -> None:
-        self._console = Console()
+        self._console = Console(emoji=False)
         self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="ellipsis")
 
     def looked(self, state: NetworkState, views: Sequence[BrokerView]) -> None:

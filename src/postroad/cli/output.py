@@ -33,7 +33,7 @@ def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> N
     table = Table(show_header=False)
     for name, value in fields.items():
         table.add_row(name.replace("_", " "), _shown(value))
-    console = Console(stderr=err)
+    console = Console(stderr=err, emoji=False)
     # Not as the table's title, which would be cut to the width of the table.
     console.print(title, markup=False, highlight=False, soft_wrap=True)
     console.print(table)

@@ -27,7 +27,19 @@ if TYPE_CHECKING:
     from postroad.pipeline.erasure import Erasure
     from postroad.pipeline.session import SparkStart
 
-__all__ = ["COMMANDS"]
+__all__ = [
+    "audit",
+    "compact",
+    "erase",
+    "follow",
+    "match",
+    "publish",
+    "run",
+    "serve",
+    "storage",
+    "timings",
+    "trace",
+]
 
 Told = TypeVar("Told", bound="JobOptions")
 
@@ -380,9 +392,6 @@ def serve(
 
 
 # In the order of `postroad pipeline --help`.
-COMMANDS = (trace, compact, erase, audit, storage, timings, publish, follow, match, run, serve)
-
-
 def show(account: JobReport, as_json: bool) -> None:
     """Show the report of a run: a table for people, or one line of JSON."""
     for broker in account.absent:

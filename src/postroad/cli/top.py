@@ -278,7 +278,7 @@ def _total(session: Mapping[str, Any], name: str) -> int:
 def _draw(brokers: Sequence[BrokerFigures], sessions: Sequence[SessionFigures], screen: Any) -> None:
     from rich.console import Console, Group
 
-    console = Console() if screen is None else screen.console
+    console = Console(emoji=False) if screen is None else screen.console
     is_wide = console.width >= WIDE
     drawn = Group(_brokers_table(brokers, is_wide), *((_sessions_table(sessions, is_wide),) if sessions else ()))
     if screen is None:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["trace"]
 
-# Longer than any line of a tree: a topic and a selector have some kilobytes at most, each character up to ten here.
-WIDEST_LINE = 1_000_000
 DEFAULT_TRAIL = Path("postroad-data/trail")
 # The suffix of plans; an argument without it that is not a file is an address.
 PLAN_SUFFIX = ".toml"
@@ -116,8 +114,9 @@ class _Asking(NamedTuple):
 
 def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
     from postroad.tracking import journey_document
-    from postroad.trail import Trail
+    from postroad.trail import Trail, keep_pandas_out
 
+    keep_pandas_out()
     trail = Trail(root)
     passed = True
     for message in _messages(trail, text):
@@ -158,15 +157,12 @@ def _show(document: dict[str, Any], as_json: bool) -> None:
     if as_json:
         echo_json(document)
         return
-    from rich.console import Console
-
     from postroad.cli.journey_tree import journey_lines, journey_tree
 
-    # A tree is cut at the width of its console, and the ends of its lines matter most.
-    console = Console(highlight=False, soft_wrap=True, width=WIDEST_LINE)
-    console.print(journey_tree(document))
-    for line in journey_lines(document):
-        console.print(line)
+    # Without colours where they are not wanted (no-color.org); `echo` finds out whether there is a terminal.
+    colour = False if os.environ.get("NO_COLOR") else None
+    for line in (*journey_tree(document).lines(), *journey_lines(document)):
+        typer.echo(line, color=colour)
 
 
 def _is_local(given: str) -> bool:

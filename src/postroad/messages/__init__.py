@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from postroad.messages.batch import Batch
-from postroad.messages.decoder import check_batch, decode_batch
-from postroad.messages.drafts import Draft
-from postroad.messages.encoder import encode, encode_batch, encode_metadata
-from postroad.messages.envelope import decode_envelopes, encode_envelopes
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from postroad.messages.errors import DecodeError, MessageError
-from postroad.messages.identity import IdGenerator, IdStatistics, MessageId
-from postroad.messages.lookup import AttributeTexts, attribute_texts
-from postroad.messages.message import Message
-from postroad.messages.numbers import number_of, parse_number
-from postroad.messages.values import Tag, Untyped, Value
+from postroad.messages.identity import MessageId
+
+if TYPE_CHECKING:
+    from postroad.messages.batch import Batch
+    from postroad.messages.decoder import check_batch, decode_batch
+    from postroad.messages.drafts import Draft
+    from postroad.messages.encoder import encode, encode_batch, encode_metadata
+    from postroad.messages.envelope import decode_envelopes, encode_envelopes
+    from postroad.messages.id_generator import IdGenerator, IdStatistics
+    from postroad.messages.lookup import AttributeTexts, attribute_texts
+    from postroad.messages.message import Message
+    from postroad.messages.numbers import number_of, parse_number
+    from postroad.messages.values import Tag, Untyped, Value
 
 __all__ = [
     "AttributeTexts",
@@ -38,3 +44,33 @@ __all__ = [
     "number_of",
     "parse_number",
 ]
+
+# Imported when they are first asked for: a command that asks a broker about a message needs its id alone.
+_LATER = {
+    "AttributeTexts": "lookup",
+    "Batch": "batch",
+    "Draft": "drafts",
+    "IdGenerator": "id_generator",
+    "IdStatistics": "id_generator",
+    "Message": "message",
+    "Tag": "values",
+    "Untyped": "values",
+    "Value": "values",
+    "attribute_texts": "lookup",
+    "check_batch": "decoder",
+    "decode_batch": "decoder",
+    "decode_envelopes": "envelope",
+    "encode": "encoder",
+    "encode_batch": "encoder",
+    "encode_envelopes": "envelope",
+    "encode_metadata": "encoder",
+    "number_of": "numbers",
+    "parse_number": "numbers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return found

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -23,6 +23,7 @@ from postroad.trail.access import append_to
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from postroad.network.nursery import Nursery
     from postroad.network.processes import ProcessMark
     from postroad.network.run import RunOptions
     from postroad.network.state import Place
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_SECONDS",
+    "RunningProcess",
     "admin_authority",
+    "command_line",
     "end",
     "how_it_ended",
     "launch",
@@ -54,6 +57,17 @@ _PROGRAM = (
     "-c",
     "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from postroad.cli import main; main()",
 )
+
+
+class RunningProcess(Protocol):
+    """A broker's process, whoever started it."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    async def wait(self) -> int:
+        """Its exit code when it has ended; minus the number of the signal that ended it."""
 
 
 def prepare(plan: Plan, place: Place, options: RunOptions) -> list[BrokerEntry]:
@@ -131,31 +145,41 @@ def resolved(path: Path | None) -> str | None:
     return None if path is None else str(path.resolve())
 
 
+def command_line(place: Place, broker: int, join_seconds: float = 0.0) -> list[str]:
+    """How a broker is started.
+
+    Args:
+        place: the data directory of the network.
+        broker: which one.
+        join_seconds: how long it waits for the network before clients can connect.
+    """
+    joining = ("--join-seconds", f"{join_seconds:g}") if join_seconds else ()
+    return [sys.executable, *_PROGRAM, "broker", "--config", str(place.config_file(broker)), *joining]
+
+
 async def launch(
-    place: Place, entry: BrokerEntry, join_seconds: float = 0.0
-) -> tuple[asyncio.subprocess.Process, BrokerEntry]:
+    place: Place, entry: BrokerEntry, join_seconds: float = 0.0, nursery: Nursery | None = None
+) -> tuple[RunningProcess, BrokerEntry]:
     """Start a broker; it may take a while until it answers.
 
     Args:
         place: the data directory of the network.
         entry: which broker.
         join_seconds: how long it waits for the network before clients can connect.
+        nursery: forks it, if it can.
     """
-    log = place.log_file(entry.number)
-    with os.fdopen(append_to(log), "ab") as output:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *_PROGRAM,
-            "broker",
-            "--config",
-            str(place.config_file(entry.number)),
-            *(("--join-seconds", f"{join_seconds:g}") if join_seconds else ()),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            # Ctrl-C in the terminal goes only to the watching process, which then stops the brokers in order.
-            start_new_session=True,
-        )
+    command = command_line(place, entry.number, join_seconds)
+    with os.fdopen(append_to(place.log_file(entry.number)), "ab") as output:
+        process: RunningProcess | None = None if nursery is None else await nursery.fork(command, output.fileno())
+        if process is None:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C in the terminal goes only to the watching process, which then stops the brokers in order.
+                start_new_session=True,
+            )
     return process, msgspec.structs.replace(entry, process=mark_of(process.pid))
 
 

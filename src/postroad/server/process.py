@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from postroad.kernels import compile_missing, load_all
 from postroad.server.extras import check_extras, loop_factory
 from postroad.server.logs import log_to_stderr
-from postroad.server.memory import do_without_pandas, keep_freed_memory, set_apart_what_stays
+from postroad.server.memory import keep_freed_memory, set_apart_what_stays
 from postroad.server.service import Service
 from postroad.server.time_slice import ask_for_short_slices
+from postroad.trail import keep_pandas_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ SWITCH_SECONDS = 0.0005
 def tune_process() -> None:
     """What suits a process that runs a broker, however it was started: for memory, and for its threads."""
     keep_freed_memory()
-    do_without_pandas()
+    keep_pandas_out()
     set_apart_what_stays()
     ask_for_short_slices()
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -147,7 +147,7 @@ function showMap(data) {
   for (const edge of links) showLink(map, data, edge);
   if (state.journey) showWay(map, state.journey);
   for (const edge of links) showRate(map, data, edge);
-  for (const number of numbers) showNode(map, data, number);
+  for (const number of numbers) showNode(map, data, number, awayFromLinks(number, links));
   if (focused) {
     const again = map.querySelector(`[data-broker="${CSS.escape(focused)}"]`);
     if (again) again.focus({ preventScroll: true });
@@ -177,7 +177,14 @@ function showRate(map, data, edge) {
   map.append(draw("text", { x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 - 4, class: "rate" }, text));
 }
 
-function showNode(map, data, number) {
+// Where the words about a broker stand: above it if its links lead down, below it otherwise.
+function awayFromLinks(number, links) {
+  const at = state.places.get(number);
+  const others = links.filter((edge) => edge.ends.includes(number)).map((edge) => state.places.get(edge.ends.find((end) => end !== number)));
+  return others.length && others.every((other) => other.y > at.y + 20) ? -27 : 31;
+}
+
+function showNode(map, data, number, below) {
   const at = state.places.get(number);
   const broker = data.brokers.find((each) => each.number === number);
   const condition = broker ? broker.condition : "unknown";
@@ -187,7 +194,7 @@ function showNode(map, data, number) {
   const node = draw("g", { class: classes.join(" "), tabindex: 0, role: "button", "data-broker": number,
     "aria-label": `broker ${number}: ${condition}, ${words}`, "aria-pressed": String(number === state.chosen) });
   node.append(draw("circle", { cx: at.x, cy: at.y, r: 19 }), draw("text", { x: at.x, y: at.y }, String(number)));
-  node.append(draw("text", { x: at.x, y: at.y + 31, class: "about" }, words));
+  node.append(draw("text", { x: at.x, y: at.y + below, class: "about" }, words));
   const choose = () => { state.chosen = state.chosen === number ? null : number; show(); };
   node.addEventListener("click", choose);
   node.addEventListener("keydown", (event) => {
@@ -359,6 +366,17 @@ function certainty(journey) {
   return wrong > 0 ? `, wrong with probability ${wrong.toExponential(1)}` : ", certain";
 }
 
+function instant(milliseconds) {
+  return new Date(milliseconds).toISOString().replace("T", " ").replace("Z", " UTC");
+}
+
+// Beyond every time that an id can have: such a gap has not ended yet.
+const END_OF_TIME = 2 ** 48;
+
+function span(gap) {
+  return gap.until >= END_OF_TIME ? `since ${instant(gap.since)}` : `between ${instant(gap.since)} and ${instant(gap.until)}`;
+}
+
 function subscriptionText(one) {
   const wanted = one.selector ? ` where ${one.selector}` : "";
   return one.topic ? `subscription ${one.subscription} (${one.name ? one.name + ", " : ""}${one.topic}${wanted})` : `subscription ${one.subscription}`;
@@ -372,8 +390,10 @@ function showJourney(journey) {
   place.append(make("p", {}, make("span", { class: "verdict" }, journey.verdict), certainty(journey)));
   const list = make("ul");
   const origin = journey.origin;
-  const when = new Date(origin.time).toISOString().replace("T", " ").replace("Z", " UTC");
-  list.append(make("li", {}, `published by publisher ${origin.publisher}${origin.name ? ` (${origin.name})` : ""} at broker ${origin.broker}, ${when}`));
+  // An id that nobody has on record tells what it was made of, and not that anybody published it.
+  const known = journey.stops.length > 0;
+  const publisher = `publisher ${origin.publisher}${known && origin.name ? ` (${origin.name})` : ""}`;
+  list.append(make("li", {}, `${known ? "published by" : "the id itself names"} ${publisher} at broker ${origin.broker}, ${instant(origin.time)}`));
   for (const stop of journey.stops) {
     const item = make("li", {}, `broker ${stop.broker}${stop.from ? `, from broker ${stop.from}` : ""}${stop.recorded ? "" : " (by the records of its neighbours)"}`);
     const inner = make("ul");
@@ -385,7 +405,8 @@ function showJourney(journey) {
   }
   for (const hop of journey.lost) list.append(make("li", {}, `broker ${hop.neighbour} never had it: lost after broker ${hop.broker}`));
   for (const hop of journey.open || []) list.append(make("li", {}, `handed to broker ${hop.neighbour}; whether it came is not known (${hop.reason})`));
-  for (const gap of journey.gaps) list.append(make("li", {}, `broker ${gap.broker}: a gap in its record (${gap.reason})`));
+  for (const hop of journey.pruned || []) list.append(make("li", {}, `left out: broker ${hop.neighbour} (${hop.reason})`));
+  for (const gap of journey.gaps) list.append(make("li", {}, `broker ${gap.broker}: not recorded ${span(gap)} (${gap.reason})${gap.hides ? `; may hide ${gap.hides}` : ""}`));
   for (const broker of journey.silent) list.append(make("li", {}, `broker ${broker} did not answer; what it knows is missing here`));
   place.append(list);
 }
