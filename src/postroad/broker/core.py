@@ -373,9 +373,7 @@ class Broker:
         self._deliveries.stored.remember(recent)
         stored = self._deliveries.stored
         self._retentions = Retentions(self, stored)
-        self.replaying = Replays(
-            stored, self._retentions, self.recorder, self.skew_tolerance_ms, self.turn_budget, self.index_secret
-        )
+        self.replaying = Replays(stored, self._retentions, self.recorder, self.turn_budget, self.index_secret)
         problems = self._retentions.restore(now)
         self.redeliveries = Redeliveries(self.queue_settings, store)
         self.queues = self._deliveries.queues = NamedQueues(self, self._deliveries, self.redeliveries)
