@@ -186,7 +186,7 @@ class Broker:
                 self._end_subscription(subscription, "session closed", outbox, now)
             else:
                 assert self.durables is not None
-                self.durables.left(subscription)
+                self.durables.left(subscription, now)
         del self._sessions[session.number]
         if session.number in outbox.resumes:
             outbox.resumes.remove(session.number)
@@ -279,7 +279,7 @@ class Broker:
             self._end_subscription(subscription, "unsubscribed", outbox, now)
         else:
             assert self.durables is not None
-            self.durables.left(subscription)
+            self.durables.left(subscription, now)
             if deletes:
                 self.durables.delete(subscription, "unsubscribed", outbox, now)
         return outbox

@@ -37,6 +37,8 @@ class Detour(StrEnum):
     COMES_AGAIN = "comes again"
     # It was handed out again after it came back.
     HANDED_AGAIN = "handed out again"
+    # It was handed out long after it was stored here: its consumer, or durable subscription, was away.
+    HANDED_LATE = "handed out late"
     # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
     RETAINED = "retained"
 
