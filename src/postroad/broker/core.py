@@ -80,6 +80,7 @@ class Broker:
         queues: the queues; None without a store.
         queue_settings: how queues treat messages that return; must be set before the store is opened.
         homes: which broker has a queue.
+        timer: milliseconds that only go forward, for time-outs between brokers; None for the time of each call.
         publications: takes what sessions publish.
         residents: the local subscriptions in the index.
         matching: the work on incoming batches, in turns.
@@ -122,6 +123,7 @@ class Broker:
         self.redeliveries: Redeliveries | None = None
         self.queue_settings = QueueSettings()
         self.homes = QueueHomes(number)
+        self.timer: Callable[[], int] | None = None
         self.peers: Peers | None = None
         self.alias_attribute: str | None = None
         self._sessions: dict[int, Session] = {}
