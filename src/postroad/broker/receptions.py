@@ -162,7 +162,7 @@ class Receptions:
         return reception is None or not reception.loading
 
     def _load(self) -> None:
-        for reception in self._of.values():
+        for reception in [each for each in self._of.values() if each.loading]:
             while reception.loading:
                 taken = self._log.pull(reception.cursor, 2**30)
                 for each in taken:
