@@ -396,7 +396,7 @@ class Deliveries:
                     done, again = places, None if again is None else again[is_fresh]
             if len(rows):
                 self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
-                if keeps:
+                if subscription.durable is not None:
                     record_handing(self._recorder, batch, rows, again, since, now)
                 handed += len(rows)
             if not keeps:
