@@ -78,6 +78,9 @@ class TracedStore:
     def trace(self) -> Journey:
         return traced(self.recorders, self.message, self.now)
 
+    def verdict(self) -> Verdict:
+        return self.trace.verdict
+
     @property
     def told(self) -> list[tuple[str, int]]:
         return [(drop.reason, drop.at) for _, drop in self.trace.dropped]
@@ -119,12 +122,12 @@ def test_message_that_waited_for_hours_is_told_when_it_went_out_at_last(queued: 
         scene.come()
         scene.leave()
     scene.publish("q" if queued else "t", queued)
-    assert scene.trace.verdict is Verdict.WAITING
+    assert scene.verdict() is Verdict.WAITING
     scene.now += 3 * HOURS
     assert scene.come(queued) == 1
-    assert (scene.trace.verdict, scene.told) == (Verdict.DELIVERED, [("handed out late", scene.now)])
+    assert (scene.verdict(), scene.told) == (Verdict.DELIVERED, [("handed out late", scene.now)])
     scene.acknowledge()
-    assert scene.trace.verdict is Verdict.ACKNOWLEDGED
+    assert scene.verdict() is Verdict.ACKNOWLEDGED
 
 
 def test_message_that_goes_out_in_time_costs_no_row_of_the_record() -> None:

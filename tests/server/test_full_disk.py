@@ -36,7 +36,8 @@ class SmallDisk:
 
     def free_bytes(self) -> int:
         kept = self._reserve.size if self._reserve.is_made else 0
-        return self._capacity - kept - sum(self._disk.segments().values())
+        used: int = sum(self._disk.segments().values())
+        return self._capacity - kept - used
 
     def append(self, segment: int, pieces: Sequence[Any]) -> None:
         if sum(map(len, pieces)) > self.free_bytes():

@@ -116,7 +116,7 @@ def _stop(stop: Document) -> str:
     return f"[bold]broker {stop['broker']}[/]{source}{window}{_doubt(stop['doubt'])}"
 
 
-def _add_subscriptions(branch: Tree, stop: Document, published: int) -> None:
+def _add_subscriptions(branch: Tree, stop: Document, accepted: int) -> None:
     for one in stop["delivered"]:
         # What a queue hands out again after a refusal is acknowledged in the end.
         fate = "acknowledged" if one["acknowledged"] else "refused" if one["refused"] else "delivered"
@@ -127,7 +127,7 @@ def _add_subscriptions(branch: Tree, stop: Document, published: int) -> None:
             since = instant(stop["window"][0])
             branch.add(f"{_subscription(one)}: [yellow]waits in its queue[/] since {since}{_doubt(one['doubt'])}")
     for drop in stop["dropped"]:
-        branch.add(_drop(drop, published))
+        branch.add(_drop(drop, accepted))
 
 
 def _subscription(one: Document) -> str:
@@ -138,13 +138,13 @@ def _subscription(one: Document) -> str:
     return f"subscription {one['subscription']} ({who}{_text(one['topic'])}{wanted})"
 
 
-def _drop(drop: Document, published: int) -> str:
+def _drop(drop: Document, accepted: int) -> str:
     where = f"broker {drop['link']}" if drop["link"] else "other brokers"
     if drop["subscription"]:
         where = f"subscription {drop['subscription']}"
     if drop["reason"] in _DETOURS:
         return _DETOURS[drop["reason"]].format(
-            where=where, at=instant(drop["at"]), later=_duration(drop["at"] - published)
+            where=where, at=instant(drop["at"]), later=_duration(drop["at"] - accepted)
         )
     return f"[red]not to {where}: {_text(drop['reason'])}[/] at {instant(drop['at'])}"
 
