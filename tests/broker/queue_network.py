@@ -56,7 +56,11 @@ class QueueBroker:
 
 
 class QueueNetwork:
-    """Some brokers; the first one has the queue."""
+    """Some brokers; one of them, the first if nothing else is said, has the queue."""
+
+    home = 1
+    # The brokers that the plan has; empty if it is not known.
+    listed: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -68,6 +72,8 @@ class QueueNetwork:
     ) -> None:
         self.random = random.Random(seed)
         self.now = 1_000_000
+        # How far the clock that only goes forward is behind the other one.
+        self.behind = 0
         self.settings, self.store, self.recorder = settings, store, recorder
         self.numbers = NumberBlocks()
         self.bodies = itertools.count(1)
@@ -100,8 +106,10 @@ class QueueNetwork:
             queues=self.settings,
             limits=Limits(unacknowledged=50),
             recorder=recorder,
-            home=lambda _: 1,
+            home=lambda _: self.home,
+            listed=self.listed,
         )
+        core.timer = lambda: self.now + self.behind
         self.brokers[number] = QueueBroker(core, log, disk)
 
     def crash(self, number: int, power: bool = True) -> None:
@@ -165,7 +173,16 @@ class QueueNetwork:
                     self.leave(client)
         broker = self.brokers[number]
         if broker.peers.has_packets:
-            self.wires += [(number, to, data) for to, data in broker.peers.take_packets(self.now)]
+            self.transmit(number, broker.peers.take_packets(self.now))
+
+    def transmit(self, number: int, packets: list[tuple[int, bytes]]) -> None:
+        """Put packets of a broker on the wires."""
+        self.wires += [(number, to, data) for to, data in packets]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+        return bool(self.wires)
 
     def _note(self, subscription: Subscription, message: Any) -> None:
         body, again = int(message.body), message.headers.get("redelivered") is not None
@@ -242,7 +259,7 @@ class QueueNetwork:
     def settle(self, seconds: int = 30) -> None:
         """Let all that is under way come, and time pass."""
         for _ in range(10 * seconds):
-            while self.wires:
+            while self.is_busy:
                 self.pass_packet()
             for number in list(self.brokers):
                 self.commit(number)
@@ -323,7 +340,8 @@ class QueueMob(QueueNetwork):
 
     def end(self) -> None:
         """Mend everything, and process all there is."""
-        self.loss, self.cut = 0.0, set()
+        self.loss = 0.0
+        self._mend()
         for number in self.disks:
             if number not in self.brokers:
                 self.start(number)

@@ -46,12 +46,13 @@ def stored_core(
     recorder: Recorder | None = None,
     in_turns: bool = False,
     home: Callable[[str], int] | None = None,
+    listed: frozenset[int] = frozenset(),
     forces: bool = False,
 ) -> tuple[Broker, Log]:
     """Start a broker on what the disk has, which can all be restored; with `forces` it is synced first."""
     core = Broker(number, numbers.publishers, limits, policy, recorder, numbers.subscriptions, in_turns=in_turns)
     core.queue_settings = queues or QueueSettings()
-    core.homes.home = home
+    core.homes.home, core.homes.brokers = home, listed
     log = Log(store or StoreSettings(), recover(disk.segments(), disk.read, disk.sync if forces else None))
     assert core.open_store(log, np.empty((0, 2), np.uint64), now) == []
     return core, log

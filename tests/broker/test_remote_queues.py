@@ -294,3 +294,24 @@ def test_consumers_that_come_in_one_packet_are_offered_their_queue_once(monkeypa
     # All messages are out, one for each of the first consumers.
     assert [each.holder.waiting.stored for each in home.core.queues.listed()] == [0]
     assert len(offers) < 50
+
+
+@pytest.mark.parametrize("minutes", [-15, 15])
+def test_clock_that_is_set_ends_no_channel_and_delays_nothing(minutes: int) -> None:
+    network = QueueNetwork()
+    reader = network.consume(3)
+    network.send(2, 2)
+    network.settle(1)
+    assert sorted(reader.held) == [1, 2]
+    network.now += minutes * 60_000
+    network.behind -= minutes * 60_000
+    network.tick()
+    network.send(2, 1)
+    network.settle(1)
+    # Its broker would have closed it if the home had seemed to be gone.
+    assert sorted(reader.held) == [1, 2, 3]
+    assert network.told == []
+    for body in (1, 2, 3):
+        network.answer(reader, body)
+    network.settle(1)
+    assert network.settled == {1, 2, 3}

@@ -191,6 +191,30 @@ def test_detours_are_told_as_such_and_not_as_losses() -> None:
     assert "not to other brokers: unreachable" in branches("unreachable")
 
 
+@pytest.mark.parametrize(
+    ("waited", "told"),
+    [
+        (5_000, "5 s"),
+        (61_000, "1 min 1 s"),
+        (3 * 3_600_000 + 120_000, "3 h 2 min"),
+        (50 * 3_600_000, "2 d 2 h"),
+        (-9, "0 s"),
+    ],
+)
+def test_late_message_is_told_with_how_long_it_waited(waited: int, told: str) -> None:
+    journey = a_journey()
+    late = DROP | {"reason": Detour.HANDED_LATE, "at": journey["origin"]["time"] + waited}
+    tree = journey_tree(a_journey(stops=[{**STOP, "dropped": [late]}]))
+    assert f", {told} after it was published" in str(tree.children[1].children[0].label)
+
+
+def test_waiting_message_is_told_since_when() -> None:
+    one = {"subscription": 3, "doubt": 0}
+    tree = journey_tree(a_journey(stops=[{**STOP, "dropped": [], "waiting": [one], "window": [60_000, 60_000]}]))
+    said = "subscription 3: [yellow]waits in its queue[/] since 1970-01-01 00:01:00.000 UTC"
+    assert str(tree.children[1].children[0].label) == said
+
+
 def test_message_of_a_queue_that_was_refused_and_then_acknowledged_is_told_as_acknowledged() -> None:
     given = {"subscription": 3, "doubt": 0, "acknowledged": True, "refused": True}
     tree = journey_tree(a_journey(stops=[STOP | {"delivered": [given], "dropped": []}]))

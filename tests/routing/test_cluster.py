@@ -180,12 +180,31 @@ def test_places_are_refused_to_older_claims() -> None:
     assert network.nodes[3].strategy.control(Attach(newer, True, 2, ()), 1, 0).frames == []
     network.nodes[3].strategy.link_up(9, 10, network.now)
     assert network.nodes[3].strategy.control(Attach(newer, True, 2, ()), 9, 0).frames == [(9, Detach(1))]
-    # A secondary may find its controller below itself, from an earlier life; nobody else may.
-    assert network.nodes[3].strategy.control(Attach(newer, False, 1, ()), 1, 0).frames == []
+    # A secondary may find its controller below itself, from an earlier life, and attaches to it; nobody else may.
+    attached = network.nodes[3].strategy.control(Attach(newer, False, 1, ()), 1, 0).frames
+    assert [(link, type(frame)) for link, frame in attached] == [(1, Attach)]
     wider = cluster(plan_cluster(1, 2, 0, 0))
     wider.run()
     with pytest.raises(RoutingError, match="the plan has it above"):
         wider.nodes[3].strategy.control(Attach(newer, False, 1, ()), 1, 0)
+
+
+def test_controller_that_steps_down_for_a_secondary_that_holds_nothing_any_more_takes_its_place_back() -> None:
+    """The news that 4 holds the place comes to 2 after 4 was started again and has attached to 2."""
+    network = cluster(plan_cluster(2, 1, 0, 0))
+    network.run()
+    strategy = network.nodes[2].strategy
+    network.react(network.nodes[2], strategy.control(StepDown(network.now + 1, 4), 1, network.now))
+    for _ in range(1_000):
+        if network.queue:
+            network.step()
+    assert not network.queue, "brokers refer each other to each other for ever"
+    assert (place(network, 2), place(network, 4)) == (2, None)
+    network.subscribe(4, "a")
+    network.run()
+    messages = network.publish(3, ["a"])
+    network.run()
+    check_exactly_once(network, messages)
 
 
 @pytest.mark.parametrize("crossing", [False, True])

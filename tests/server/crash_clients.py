@@ -54,9 +54,11 @@ class Link:
 class Publisher:
     """Sends numbered messages with receipts, some at a time; knows which were confirmed."""
 
-    def __init__(self, name: str, destination: str = "/topic/a") -> None:
+    def __init__(self, name: str, destination: str = "/topic/a", pause: float = 0) -> None:
         self.name = name
         self._destination = destination
+        # Between two answers, in seconds: consumers that answer one by one follow more slowly than publishers.
+        self._pause = pause
         self.confirmed: list[int] = []
         self._next = 0
         self._link: Link | None = None
@@ -81,3 +83,5 @@ class Publisher:
                 assert frame.command == "RECEIPT", frame
                 under_way.discard(int(frame.headers["receipt-id"]))
                 self.confirmed.append(int(frame.headers["receipt-id"]))
+                if self._pause and not until.is_set():
+                    until.wait(self._pause)

@@ -1,27 +1,30 @@
-"""The home of a queue, and a broker whose clients use it from there, are killed under load: nothing lost or doubled."""
+"""The home of a queue, and brokers whose clients use it from there, are killed under load: nothing lost or doubled."""
 
 from __future__ import annotations
 
-import signal
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.server.crash_clients import Publisher
-from tests.server.fleet import free_ports
+from postroad.topology import Plan, Settings, cluster, line, tree
 from tests.server.processes import PlainClient, forked_brokers, wait_until
-from tests.server.queue_workers import QueueLedger, QueueWorker
-from tests.server.scene import PATIENCE
+from tests.server.queue_fleet import QUEUE, QueueCrowd, QueueFleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.server.processes import BrokerProcess, Brokers
+    from postroad.topology import Graph, Hierarchy, StrategyName
+    from tests.server.processes import Brokers
 
-QUEUE = "/queue/work"
-CONFIRMED_PER_LIFE = 60
+PAIR = Plan.of(line(2), "pair")
+# The shape, and of its brokers: the home of the queue, one on the way to it, and one that the clients are at.
+ROUTED: dict[StrategyName, tuple[Graph | Hierarchy, int, int, int]] = {
+    "drp": (line(3), 1, 2, 3),
+    "flood": (line(3), 1, 2, 3),
+    "tree": (tree(3, fan_out=1), 1, 2, 3),
+    "cluster": (cluster(2, 1, 0, 0), 3, 1, 4),
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,109 +33,46 @@ def brokers() -> Iterator[Brokers]:
         yield made
 
 
-class Pair:
-    """Two brokers that are linked; the first one has the queue."""
-
-    def __init__(self, folder: Path, brokers: Brokers, tracking: str = "none") -> None:
-        ports = dict(zip((1, 2), free_ports(2), strict=True))
-        self.running: dict[int, BrokerProcess] = {}
-        self._brokers, self._files = brokers, {number: folder / f"broker-{number}.toml" for number in ports}
-        for number, other in ((1, 2), (2, 1)):
-            self._files[number].write_text(
-                f"number = {number}\nport = 0\nadmin_port = 0\ndata = '{folder}/{number}'\n"
-                f"[tracking]\nrecorder = '{tracking}'\n[store]\nsegment_bytes = 65536\n"
-                "[queues]\nmax_deliveries = 100\nredelivery_ms = 10\n"
-                f"[network]\nport = {ports[number]}\ndelivery = 'custody'\nbrokers = [1, 2]\n"
-                "queue_homes = { work = 1 }\n"
-                f"[[network.neighbours]]\nnumber = {other}\nhost = '127.0.0.1'\nport = {ports[other]}\n"
-            )
-
-    def start(self, number: int) -> None:
-        self.running[number] = self._brokers.start(self._files[number]).wait_until_ready()
-
-    def kill(self, number: int) -> None:
-        self.running.pop(number).end(signal.SIGKILL)
-
-    def port(self, number: int) -> int:
-        return self.running[number].port()
-
-
-class Crowd:
-    """Clients that come again whenever their broker is there."""
-
-    def __init__(self, pair: Pair) -> None:
-        self.pair = pair
-        self.ledger = QueueLedger()
-        self.publishers = [Publisher(f"p{number}", QUEUE) for number in range(2)]
-        self.workers = {QueueWorker(f"w{number}", self.ledger, number, QUEUE): number for number in (1, 2)}
-        self.stops, self.quiet = threading.Event(), threading.Event()
-        self.threads = [threading.Thread(target=self._publish, args=(each,)) for each in self.publishers]
-        self.threads += [threading.Thread(target=self._work, args=each) for each in self.workers.items()]
-
-    def _publish(self, publisher: Publisher) -> None:
-        while not self.stops.is_set():
-            if 2 in self.pair.running:
-                publisher.live(self.pair.port(2), self.quiet)
-            self.stops.wait(0.05)
-
-    def _work(self, worker: QueueWorker, number: int) -> None:
-        while not self.stops.is_set():
-            if number in self.pair.running:
-                worker.live(self.pair.port(number))
-            self.stops.wait(0.05)
-
-    @property
-    def confirmed(self) -> set[tuple[str, int]]:
-        return {(each.name, number) for each in self.publishers for number in list(each.confirmed)}
-
-    def wait_for_more(self) -> None:
-        enough = len(self.confirmed) + CONFIRMED_PER_LIFE
-        wait_until(lambda: len(self.confirmed) >= enough)
-
-    def end(self) -> None:
-        self.stops.set()
-        for publisher in self.publishers:
-            publisher.leave()
-        for worker in self.workers:
-            worker.leave()
-        for thread in self.threads:
-            thread.join(3 * PATIENCE)
-
-
 def test_messages_sent_elsewhere_outlive_kills_of_the_home_and_of_their_own_broker(
     tmp_path: Path, brokers: Brokers
 ) -> None:
-    pair = Pair(tmp_path, brokers)
-    pair.start(1)
-    pair.start(2)
-    crowd = Crowd(pair)
-    for thread in crowd.threads:
-        thread.start()
-    try:
+    fleet = QueueFleet(PAIR, 1, tmp_path, brokers)
+    fleet.start()
+    with QueueCrowd(fleet, 2, (1, 2)) as crowd:
         for killed in (1, 2, 1):
             crowd.wait_for_more()
-            pair.kill(killed)
+            fleet.kill(killed)
             if killed == 1:
                 # Their own broker keeps what comes while the home is down.
                 crowd.wait_for_more()
-            pair.start(killed)
+            fleet.start(killed)
         crowd.wait_for_more()
-        crowd.quiet.set()
-        for worker in crowd.workers:
-            worker.careful = True
-            # What it kept comes back.
-            worker.leave()
-        wait_until(lambda: crowd.confirmed <= crowd.ledger.acknowledged or crowd.ledger.faults)
-    finally:
-        crowd.end()
-        for number in list(pair.running):
-            pair.kill(number)
+        crowd.drain()
     assert crowd.ledger.faults == []
     assert all("has the queue, is gone or out of reach" in each for each in crowd.ledger.told)
 
 
+@pytest.mark.parametrize("strategy", ROUTED)
+def test_queue_of_a_broker_without_a_link_outlives_kills_of_it_and_of_a_broker_on_the_way(
+    strategy: StrategyName, tmp_path: Path, brokers: Brokers
+) -> None:
+    shape, home, between, far = ROUTED[strategy]
+    plan = Plan.of(shape, "routed", strategy=strategy, settings=Settings(heartbeat_ms=500))
+    fleet = QueueFleet(plan, home, tmp_path, brokers)
+    fleet.start()
+    with QueueCrowd(fleet, far, (home, far)) as crowd:
+        for killed in (between, home):
+            # Something has come to a worker at the home, or from it, before and after each kill.
+            crowd.wait_for_more_answers()
+            fleet.kill(killed)
+            crowd.wait_for_more()
+            fleet.start(killed)
+        crowd.drain()
+    assert crowd.ledger.faults == []
+
+
 def test_trace_tells_of_a_message_that_waited_for_the_home_of_its_queue(tmp_path: Path, brokers: Brokers) -> None:
-    pair = Pair(tmp_path, brokers, "exact")
+    pair = QueueFleet(PAIR, 1, tmp_path, brokers, "exact")
     pair.start(2)
     client = PlainClient(pair.port(2))
     try:
@@ -147,8 +87,7 @@ def test_trace_tells_of_a_message_that_waited_for_the_home_of_its_queue(tmp_path
         assert [each["reason"] for each in first["dropped"]] == ["held", "sent on"]
     finally:
         client.close()
-        for number in list(pair.running):
-            pair.kill(number)
+        pair.kill_all()
 
 
 def _stops(journey: dict[str, Any]) -> list[tuple[int, int, int]]:

@@ -16,6 +16,7 @@ from postroad.broker.outbox import Delivery, Outbox, Sending
 from postroad.broker.outgoing_queues import OutgoingQueue
 from postroad.broker.peers import PacketHead, passed_on, read_packet
 from postroad.broker.queue_homes import queue_home
+from postroad.broker.queue_packets import PacketLinks, QueuePackets
 from postroad.broker.redeliveries import QueueSettings
 from postroad.broker.relay import Relay, RelayStatistics
 from postroad.broker.replays import ReplayStart
@@ -23,7 +24,7 @@ from postroad.broker.retentions import is_retention, retained_topic
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.settlements import Acknowledgement, Settlement, settlements
 from postroad.broker.statistics import BrokerStatistics
-from postroad.broker.strategies import make_strategy, order_wait, planned_strategy
+from postroad.broker.strategies import make_strategy, make_unicast, order_wait, planned_strategy
 
 __all__ = [
     "DEFAULT_SKEW_TOLERANCE_MS",
@@ -44,7 +45,9 @@ __all__ = [
     "OutgoingQueue",
     "OverflowPolicy",
     "PacketHead",
+    "PacketLinks",
     "PublisherNumbers",
+    "QueuePackets",
     "QueueSettings",
     "Recorder",
     "Relay",
@@ -57,6 +60,7 @@ __all__ = [
     "SubscriptionNumbers",
     "is_retention",
     "make_strategy",
+    "make_unicast",
     "order_wait",
     "passed_on",
     "planned_strategy",

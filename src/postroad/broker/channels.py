@@ -159,11 +159,14 @@ class Channel:
 
     def tick(self, now: int) -> None:
         """Handle time-outs."""
+        since = now
         if self._theirs and now - self._heard_at >= SILENCE_MS:
+            # It was over when the other end was heard for the last time: nobody has to wait for it any longer.
+            since = self._heard_at
             self.lose()
         if not self.is_open:
             if self.is_wanted and self.closed_since is None:
-                self.closed_since = now
+                self.closed_since = since
             if self.is_wanted and now - self._sent_at >= HELLO_MS:
                 self._says = True
         elif now - self._sent_at >= BEAT_MS:

@@ -80,6 +80,7 @@ class Broker:
         queues: the queues; None without a store.
         queue_settings: how queues treat messages that return; must be set before the store is opened.
         homes: which broker has a queue.
+        timer: milliseconds that only go forward, for time-outs between brokers; None for the time of each call.
         publications: takes what sessions publish.
         residents: the local subscriptions in the index.
         matching: the work on incoming batches, in turns.
@@ -122,6 +123,7 @@ class Broker:
         self.redeliveries: Redeliveries | None = None
         self.queue_settings = QueueSettings()
         self.homes = QueueHomes(number)
+        self.timer: Callable[[], int] | None = None
         self.peers: Peers | None = None
         self.alias_attribute: str | None = None
         self._sessions: dict[int, Session] = {}
@@ -186,7 +188,7 @@ class Broker:
                 self._end_subscription(subscription, "session closed", outbox, now)
             else:
                 assert self.durables is not None
-                self.durables.left(subscription)
+                self.durables.left(subscription, now)
         del self._sessions[session.number]
         if session.number in outbox.resumes:
             outbox.resumes.remove(session.number)
@@ -279,7 +281,7 @@ class Broker:
             self._end_subscription(subscription, "unsubscribed", outbox, now)
         else:
             assert self.durables is not None
-            self.durables.left(subscription)
+            self.durables.left(subscription, now)
             if deletes:
                 self.durables.delete(subscription, "unsubscribed", outbox, now)
         return outbox
@@ -373,9 +375,7 @@ class Broker:
         self._deliveries.stored.remember(recent)
         stored = self._deliveries.stored
         self._retentions = Retentions(self, stored)
-        self.replaying = Replays(
-            stored, self._retentions, self.recorder, self.skew_tolerance_ms, self.turn_budget, self.index_secret
-        )
+        self.replaying = Replays(stored, self._retentions, self.recorder, self.turn_budget, self.index_secret)
         problems = self._retentions.restore(now)
         self.redeliveries = Redeliveries(self.queue_settings, store)
         self.queues = self._deliveries.queues = NamedQueues(self, self._deliveries, self.redeliveries)

@@ -9,12 +9,12 @@ import numpy as np
 from postroad.broker.acknowledgements import Acknowledgements
 from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
+from postroad.broker.redeliveries import record_handing
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.turns import MAX_WRITTEN_BYTES, TURN_PART
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
-from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -388,7 +388,7 @@ class Deliveries:
         assert stored is not None
         keeps = subscription.durable is not None and subscription.ack_mode is not AckMode.AUTO
         handed = 0
-        for batch, rows, places, tries in stored.pull(subscription, most):
+        for batch, rows, places, again, since in stored.pull(subscription, most):
             done = places
             if any_expires(batch.envelopes):
                 fresh = self.unexpired(subscription, batch, rows, now)
@@ -396,19 +396,15 @@ class Deliveries:
                     is_fresh = np.isin(rows, fresh)
                     stored.settle(subscription, places[~is_fresh])
                     rows, places = fresh, places[is_fresh]
-                    done, tries = places, None if tries is None else tries[is_fresh]
+                    done, again = places, None if again is None else again[is_fresh]
             if len(rows):
                 self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
-                self._note_again(batch, rows, tries, now)
+                if subscription.durable is not None:
+                    record_handing(self._recorder, batch, rows, again, since, now)
                 handed += len(rows)
             if not keeps:
                 stored.settle(subscription, done)
         return handed
-
-    def _note_again(self, batch: Batch, rows: NDArray[np.int64], tries: NDArray[np.int64] | None, now: int) -> None:
-        """Put on record which rows are handed out again that came back; `tries` says how often each did."""
-        if tries is not None and tries.any():
-            self._recorder.dropped(batch, rows[tries > 0], 0, Detour.HANDED_AGAIN, now)
 
     def hand_queued(self, subscription: Subscription, taken: Taken, outbox: Outbox, now: int) -> NDArray[np.int64]:
         """Deliver rows of a queue to a consumer; return the places of those that it got, without expired ones."""
@@ -427,7 +423,7 @@ class Deliveries:
             subscription.queue.holder.expired += len(done)
         if len(rows):
             self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
-            self._note_again(batch, rows, tries, now)
+            record_handing(self._recorder, batch, rows, None if tries is None else tries > 0, taken.stored, now)
         done = done if keeps else taken.places
         if len(done):
             stored.settle(subscription, done)

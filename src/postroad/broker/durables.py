@@ -197,7 +197,7 @@ class Durables:
             # In this order: what is refused leaves the subscription with the session that has it.
             self._check_owner(subscription, session)
             self._change(subscription, topic, pattern, wanted, now)
-            self._take_from(subscription, outbox)
+            self._take_from(subscription, outbox, now)
         self._attach(subscription, session, key, ack_mode)
         return subscription
 
@@ -252,12 +252,12 @@ class Durables:
         if subscription.session is session:
             raise BrokerError(f"this session has the durable subscription {terms.name!r} already")
 
-    def _take_from(self, subscription: Subscription, outbox: Outbox) -> None:
+    def _take_from(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
         """Take a subscription from the session that has it, if one does, and close that session."""
         terms, holder = subscription.durable, subscription.session
         assert terms is not None
         if holder.number:
-            self.left(subscription)
+            self.left(subscription, now)
             outbox.closes.append((holder.number, f"the durable subscription {terms.name!r} was taken over by another"))
 
     def _change(
@@ -296,11 +296,13 @@ class Durables:
         self._stored.block(subscription)
         self._core.replays.resume(subscription)
 
-    def left(self, subscription: Subscription) -> None:
+    def left(self, subscription: Subscription, now: int) -> None:
         """Take it from a session: messages that were sent and not acknowledged wait again."""
-        terms, cursor = subscription.durable, subscription.cursor
+        terms, cursor, queues = subscription.durable, subscription.cursor, self._core.queues
         assert terms is not None
         assert cursor is not None
+        assert queues is not None
+        queues.returns.note_return(subscription.unacknowledged, now)
         del subscription.session.subscriptions[subscription.key]
         session = Session(0, terms.principal)
         session.congested = True
@@ -361,7 +363,7 @@ class Durables:
         terms = subscription.durable
         assert terms is not None
         if subscription.session.number:
-            self.left(subscription)
+            self.left(subscription, now)
         self._core.replays.ended(subscription)
         if not terms.stopped:
             self._core.residents.leave(subscription, now)

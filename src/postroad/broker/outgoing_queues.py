@@ -241,7 +241,7 @@ class OutgoingQueues:
             drop_closed(queue.asked)
             places = self._log.last_places(queue.cursor)
             waits = self._peers.confirmations(source)
-            queue.asked.append(AskedRows(int(places[0]), int(places[-1]), len(places), waits, now))
+            queue.asked.append(AskedRows(int(places[0]), int(places[-1]), len(places), waits, self._peers.time(now)))
 
     def sent_again(self, batch: Batch, source: Session, now: int) -> None:
         """Let a session that sends messages again wait for those that are still here.
@@ -263,7 +263,7 @@ class OutgoingQueues:
             queue.asked_again = [each for each in queue.asked_again if each.is_open]
             # Once is enough for all that a client sends again and again.
             if not any(each.is_of(waits) and each.last == last for each in queue.asked_again):
-                queue.asked_again.append(AskedRows(0, last, count, waits, now))
+                queue.asked_again.append(AskedRows(0, last, count, waits, self._peers.time(now)))
 
     # --- putting -----------------------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class OutgoingQueues:
             return
         way = self._way(queue.home)
         while way.rows < MAX_UNCONFIRMED and self._peers.backlog(queue.home) < MAX_BACKLOG_BYTES:
-            if now < queue.retry_at or (queue.trouble and queue.unconfirmed):
+            if self._peers.time(now) < queue.retry_at or (queue.trouble and queue.unconfirmed):
                 # After a refusal, try one put alone: later ones must not overtake it.
                 break
             most = min(PUT_ROWS, MAX_UNCONFIRMED - way.rows, queue.doubtful or PUT_ROWS)
@@ -390,9 +390,9 @@ class OutgoingQueues:
         way = self._way(home)
         put = way.puts.pop(item.number, None)
         if put is not None:
-            if now >= put.queue.retry_at:
+            if (time := self._peers.time(now)) >= put.queue.retry_at:
                 put.queue.attempt += 1
-                put.queue.retry_at = now + RETRY_MS
+                put.queue.retry_at = time + RETRY_MS
             put.queue.trouble = item.reason
             way.again -= put.again
             self._take_back(way, put, home, now)

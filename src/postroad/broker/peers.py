@@ -139,11 +139,15 @@ class Peers:
             )
         return channel
 
+    def time(self, now: int) -> int:
+        """Return the time in ms for time-outs, which only goes forward if the driver has such a clock."""
+        return now if self._core.timer is None else self._core.timer()
+
     def want(self, peer: int, now: int) -> None:
         """Ask for a channel to another broker."""
         channel = self._channel(peer)
         channel.is_wanted = self.has_packets = True
-        channel.tick(now)
+        channel.tick(self.time(now))
 
     def is_open(self, peer: int) -> bool:
         """Return whether something can be sent to a broker."""
@@ -154,7 +158,7 @@ class Peers:
         """Return whether a broker has been silent for so long that nobody should wait for it."""
         channel = self._channels.get(peer)
         since = None if channel is None else channel.closed_since
-        return since is not None and now - since >= CONFIRM_MS
+        return since is not None and self.time(now) - since >= CONFIRM_MS
 
     def backlog(self, peer: int) -> int:
         """Return how many bytes wait to be sent to a broker, or to be confirmed by it."""
@@ -186,7 +190,7 @@ class Peers:
         if source == self._core.number or not self.receptions.is_ready(source):
             return outbox, ""
         channel = self._channel(source)
-        received = channel.receive(datagram, now)
+        received = channel.receive(datagram, self.time(now))
         self.has_packets = True
         self._tell(outbox, now)
         try:
@@ -245,9 +249,9 @@ class Peers:
 
     def tick(self, now: int) -> Outbox:
         """Handle time-outs; to be called a few times a second."""
-        outbox = Outbox()
+        outbox, time = Outbox(), self.time(now)
         for channel in self._channels.values():
-            channel.tick(now)
+            channel.tick(time)
             self.has_packets = True
         self._tell(outbox, now)
         self.outgoing.tick(now)
@@ -255,7 +259,7 @@ class Peers:
         for session in list(self._sessions):
             waits = session.confirmations
             assert waits is not None
-            if waits.overdue(now):
+            if waits.overdue(time):
                 waits.fail(f"another broker did not confirm it within {CONFIRM_MS // 1_000} s")
             if not waits:
                 self._sessions.discard(session)
@@ -263,9 +267,9 @@ class Peers:
 
     def take_packets(self, now: int) -> list[tuple[int, bytes]]:
         """Return what is to be sent: the destination broker, and the packet."""
-        self.has_packets, number = False, self._core.number
+        self.has_packets, number, time = False, self._core.number, self.time(now)
         return [
             (peer, packet(number, peer, datagram))
             for peer, channel in self._channels.items()
-            for datagram in channel.flush(now)
+            for datagram in channel.flush(time)
         ]

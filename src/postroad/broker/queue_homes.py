@@ -21,15 +21,19 @@ class QueueHomes:
 
     Attributes:
         home: returns the number of the broker that has a queue; None if this is the only broker.
-        can_reach: whether queues of another broker can be used from here in this network.
+        brokers: the numbers of all brokers of the network; empty if they are not known.
         dead_letter: the prefix of the names of dead-letter queues.
     """
 
     def __init__(self, number: int) -> None:
         self._number = number
         self.home: Callable[[str], int] | None = None
-        self.can_reach: Callable[[int], bool] = lambda _: True
+        self.brokers: frozenset[int] = frozenset()
         self.dead_letter = ""
+
+    def is_listed(self, broker: int) -> bool:
+        """Return whether a broker may belong to the network."""
+        return not self.brokers or broker in self.brokers
 
     def of(self, queue: str) -> int:
         """Return the number of the broker that has a queue; dead letters are where their queue is.
@@ -40,13 +44,13 @@ class QueueHomes:
         return self._number if self.home is None else self.home(queue.removeprefix(self.dead_letter))
 
     def elsewhere(self, queue: str) -> int:
-        """Return the number of another broker that has a queue and can be reached from here; 0 if there is none.
+        """Return the number of the other broker that has a queue; 0 if this one has it.
 
         Raises:
             BrokerError: the brokers of the network are not known.
         """
         home = self.of(queue)
-        return home if home != self._number and self.can_reach(home) else 0
+        return home if home != self._number else 0
 
     def check(self, queue: str) -> None:
         """Refuse a queue that is at another broker.

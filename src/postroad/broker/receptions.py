@@ -4,6 +4,12 @@ Rule 1: one record stores a message for its queue and for the *reception* of the
     known in both, or in neither.
 Rule 2: a reception keeps the id of a message until its broker says that it will not put it again.
 Rule 3: a message that is put again and is known is left out; it is confirmed like the others.
+Rule 4: what a reception keeps is bounded by `MAX_REMEMBERED` messages and by the bytes that a subscription may have,
+    once for the current session and once for earlier ones. In the current session nothing new is accepted beyond it: an
+    honest broker says which of its puts are over whatever else is in doubt. Of earlier sessions the oldest are
+    forgotten. A message that is put again belongs to the current session from then on, so these are not the ones in
+    doubt, unless a broker has lost many sessions and put nothing again.
+Rule 5: the reception of a broker that the network does not list any more ends when this one starts.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from postroad.broker.stored import id_texts
 from postroad.errors import PostroadError
 from postroad.messages.columns import FLAGS, QUEUED, SOURCE
 from postroad.selectors import check_topic
-from postroad.store import intersect, rows_of_payload, runs_of
+from postroad.store import intersect, rows_of_payload, runs_of, stored_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Receptions", "is_reception"]
 
+# Messages of one broker whose ids are kept, of this session and of earlier ones: five times what an honest one has
+# unconfirmed, because it says what it will not put again only after it has stored that. They keep their records in the
+# store, whoever has consumed them.
+MAX_REMEMBERED = 100_000
 # Queues that refuse one broker's puts, remembered to keep its messages in order; beyond this, all are tried again.
 MAX_REFUSING = 10_000
 
@@ -52,14 +62,16 @@ class _Known:
     Attributes:
         ids: of them.
         places: where they are in the store.
+        size: their bytes, about.
         is_taken: the reception has handed them out, so that they can be settled: they are safe.
         is_over: their broker will not put them again.
     """
 
-    __slots__ = ("ids", "is_over", "is_taken", "places")
+    __slots__ = ("ids", "is_over", "is_taken", "places", "size")
 
-    def __init__(self, ids: NDArray[np.uint64]) -> None:
+    def __init__(self, ids: NDArray[np.uint64], size: int) -> None:
         self.ids = ids
+        self.size = size
         self.places = np.empty(0, np.int64)
         self.is_taken = self.is_over = False
 
@@ -80,7 +92,9 @@ class _Reception:
     Attributes:
         cursor: its rows in the store.
         puts: of this session of the channel, by number.
-        earlier: of earlier sessions.
+        rows: how many messages these are.
+        bytes: how many bytes.
+        earlier: of earlier sessions, oldest first.
         refusing: the last refused attempt, by the name of the queue, with the reason.
         loading: ids of earlier processes are being read.
         session: counts sessions of the channel.
@@ -89,10 +103,24 @@ class _Reception:
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.puts: dict[int, _Known] = {}
+        self.rows = self.bytes = 0
         self.earlier: list[_Known] = []
         self.refusing: dict[str, tuple[int, str]] = {}
         self.loading = False
         self.session = 0
+
+    def add(self, number: int, known: _Known) -> None:
+        """Add a put of this session."""
+        self.puts[number] = known
+        self.rows += len(known.ids)
+        self.bytes += known.size
+
+    def remove(self, number: int) -> _Known:
+        """Remove a put of this session."""
+        known = self.puts.pop(number)
+        self.rows -= len(known.ids)
+        self.bytes -= known.size
+        return known
 
 
 class Receptions:
@@ -113,13 +141,17 @@ class Receptions:
         self._peers = peers
         self._of: dict[int, _Reception] = {}
         self._pending: deque[_Pending] = deque()
-        self.repeated = 0
+        self.repeated = self.forgotten = 0
 
     def restore(self) -> None:
         """Restore what an earlier process knew; it is read little by little."""
         for cursor in list(self._log.cursors.values()):
             if is_reception(cursor.terms):
                 terms = msgspec.msgpack.decode(cursor.terms, type=ReceptionTerms)
+                if not self._core.homes.is_listed(terms.reception):
+                    # Nobody will ever ask for these ids, or say that they are not needed.
+                    self._log.end_cursor(cursor)
+                    continue
                 reception = self._of[terms.reception] = _Reception(cursor)
                 reception.loading = True
         self._load()
@@ -130,16 +162,17 @@ class Receptions:
         return reception is None or not reception.loading
 
     def _load(self) -> None:
-        for reception in self._of.values():
+        for reception in [each for each in self._of.values() if each.loading]:
             while reception.loading:
                 taken = self._log.pull(reception.cursor, 2**30)
                 for each in taken:
-                    known = _Known(each.batch.ids[each.rows].copy())
+                    known = _Known(each.batch.ids[each.rows].copy(), stored_bytes(each.batch, each.rows))
                     known.places, known.is_taken = each.places, True
                     reception.earlier.append(known)
                 reception.loading = bool(self._log.unread(reception.cursor))
                 if not taken:
                     break
+            self._trim(reception)
 
     # --- what others put ---------------------------------------------------------------------------------------------
 
@@ -181,9 +214,11 @@ class Receptions:
         known = _contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
         fresh = np.arange(len(batch)) if known is None else np.flatnonzero(~known)
         self.repeated += len(batch) - len(fresh)
-        put = _Known(batch.ids[fresh].copy())
+        put = _Known(batch.ids[fresh].copy(), stored_bytes(batch, fresh))
         position = self._log.position
         if len(fresh):
+            if reason := self._overdue(reception, source):
+                return reason
             try:
                 check_topic(item.queue)
                 queue = queues.named(item.queue, item.principal, now)
@@ -194,9 +229,22 @@ class Receptions:
             except PostroadError as error:
                 return str(error)
         reception.refusing.pop(item.queue, None)
-        reception.puts[item.number] = put
+        if known is not None and known.any():
+            _take_over(reception.earlier, put, batch.ids[known])
+        reception.add(item.number, put)
         self._pending.append(_Pending(position, source, reception.session, item.number, put))
         return ""
+
+    def _overdue(self, reception: _Reception, source: int) -> str:
+        """Return why a broker may put nothing new before it says what became of earlier messages; empty if it may."""
+        most = self._log.settings.subscription_bytes
+        if reception.rows < MAX_REMEMBERED and reception.bytes < most:
+            return ""
+        return (
+            f"broker {source} has not said that it will not put {reception.rows:,} earlier messages again "
+            f"({reception.bytes:,} bytes); the limits are {MAX_REMEMBERED:,} messages and {most:,} bytes "
+            "(store.subscription_bytes)"
+        )
 
     def _refusal(self, queue: NamedQueue) -> str:
         if refusal := self._stored.refusal:
@@ -250,11 +298,26 @@ class Receptions:
         if not number:
             over, reception.earlier = reception.earlier, []
         else:
-            over = [reception.puts.pop(each) for each in list(reception.puts) if each <= number]
+            over = [reception.remove(each) for each in list(reception.puts) if each <= number]
         for known in over:
-            known.is_over = True
-            if known.is_taken and len(known.places):
-                self._log.settle(reception.cursor, known.places)
+            self._release(reception, known)
+
+    def _release(self, reception: _Reception, known: _Known) -> None:
+        """Forget messages; those that are not safe yet, as soon as they are."""
+        known.is_over = True
+        if known.is_taken and len(known.places):
+            self._log.settle(reception.cursor, known.places)
+
+    def _trim(self, reception: _Reception) -> None:
+        """Forget the oldest messages of earlier sessions, if they are too many."""
+        rows, size = sum(len(each.ids) for each in reception.earlier), sum(each.size for each in reception.earlier)
+        gone = 0
+        while rows > MAX_REMEMBERED or size > self._log.settings.subscription_bytes:
+            known = reception.earlier[gone]
+            rows, size, gone = rows - len(known.ids), size - known.size, gone + 1
+            self.forgotten += len(known.ids)
+            self._release(reception, known)
+        del reception.earlier[:gone]
 
     def lost(self, source: int) -> None:
         """Handle the loss of the channel to a broker: it may put again all that it does not say is finished."""
@@ -263,11 +326,34 @@ class Receptions:
             reception.session += 1
             reception.earlier += [each for each in reception.puts.values() if len(each.ids)]
             reception.puts, reception.refusing = {}, {}
+            reception.rows = reception.bytes = 0
+            self._trim(reception)
 
 
 def _contains(known: list[_Known], ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which ids are among those that are known."""
     return np.isin(id_texts(ids), id_texts(np.concatenate([each.ids for each in known])))
+
+
+def _take_over(earlier: list[_Known], put: _Known, ids: NDArray[np.uint64]) -> None:
+    """Move messages of earlier sessions that are put again to the present put, which is forgotten as a whole.
+
+    Those whose record is not safe yet stay: they are the latest, and not in question for long.
+    """
+    texts, places, found = id_texts(ids), [put.places], [put.ids]
+    for known in earlier:
+        again = np.isin(id_texts(known.ids), texts) if known.is_taken else np.zeros(len(known.ids), np.bool_)
+        if again.any():
+            places.append(known.places[again])
+            found.append(known.ids[again])
+            moved = known.size * int(again.sum()) // len(again)
+            known.ids, known.places, known.size = known.ids[~again], known.places[~again], known.size - moved
+            put.size += moved
+    earlier[:] = [known for known in earlier if len(known.ids)]
+    # The cursor of a reception names its rows in the order of their places.
+    every = np.concatenate(places)
+    order = np.argsort(every)
+    put.places, put.ids = every[order], np.concatenate(found)[order]
 
 
 def is_reception(terms: bytes) -> bool:

@@ -13,16 +13,22 @@ import msgspec
 import numpy as np
 
 from postroad.store import MAX_TRIES, RowSet, runs_of
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from postroad.broker.no_recorder import Recorder
+    from postroad.messages import Batch
     from postroad.store import Cursor, Log
 
-__all__ = ["QueueSettings", "Redeliveries"]
+__all__ = ["LATE_MS", "QueueSettings", "Redeliveries", "record_handing"]
 
 # Times are rounded up to this, so that rows that return one by one wait together.
 QUANTUM_MS = 100
+# A message that waited in the store for longer was handed out late, which is recorded. Others, which are the rule, cost
+# no row of the record.
+LATE_MS = 60_000
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -141,3 +147,22 @@ class Redeliveries:
     def waiting(self, cursor: Cursor) -> int:
         """Return how many rows of a cursor wait for their time."""
         return sum(rows[cursor.number].count for rows in self._waiting.values() if cursor.number in rows)
+
+
+def record_handing(
+    recorder: Recorder, batch: Batch, rows: NDArray[np.int64], again: NDArray[np.bool_] | None, stored: int, now: int
+) -> None:
+    """Record what is worth it about rows that a consumer, or a durable subscription, gets from the store.
+
+    Args:
+        recorder: keeps the record.
+        batch: where they are.
+        rows: which ones.
+        again: which of them were handed out before, or may have been; None for none.
+        stored: when they were stored, in ms.
+        now: the time in ms.
+    """
+    if again is not None and again.any():
+        recorder.dropped(batch, rows[again], 0, Detour.HANDED_AGAIN, now)
+    if now - stored >= LATE_MS:
+        recorder.dropped(batch, rows, 0, Detour.HANDED_LATE, now)

@@ -24,7 +24,7 @@ from postroad.broker.publisher_order import OrderStatistics, PublisherOrder
 from postroad.broker.row_groups import has_flag
 from postroad.broker.turns import Work
 from postroad.messages.columns import FLAGS, OVERTAKING, QUEUED
-from postroad.routing import Delta, Interest, InterestChange, InterestDelta
+from postroad.routing import Delta, Digest, Interest, InterestChange, InterestDelta, LinkRecord
 from postroad.routing.envelopes import overtaking
 from postroad.topology import LARGEST_BROKER
 from postroad.tracking.reasons import Detour
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from postroad.broker.sessions import Session
     from postroad.matching.encoding import Scheme
     from postroad.messages import Batch
-    from postroad.routing import Destinations, Frame, Reaction, Routed, Strategy
+    from postroad.routing import Destinations, Frame, Reaction, Routed, Strategy, UnicastRoutes
     from postroad.selectors import Selector
 
 __all__ = ["Relay", "RelayStatistics"]
@@ -93,6 +93,7 @@ class Relay:
         scheme: how brokers encode their interests; None if they advertise them exactly.
         order_wait_ms: how long rows wait for earlier ones of their publisher after routes have changed; 0 for no wait.
         hold_ms: how long rows wait for a route to a broker that cannot be reached.
+        unicast: routes to single brokers, if the strategy keeps no link state; None for none.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Relay:
         scheme: Scheme | None = None,
         order_wait_ms: int = 0,
         hold_ms: int = HELD_MS,
+        unicast: UnicastRoutes | None = None,
     ) -> None:
         self._core = core
         self._order = PublisherOrder(order_wait_ms) if order_wait_ms else None
@@ -113,6 +115,7 @@ class Relay:
         self.strategy = strategy
         state = strategy.link_state
         self._advertisements = None if state is None else Advertisements(self._interests, state)
+        self._unicast = unicast
         self._subscribed: dict[int, tuple[str, Selector | None]] = {}
         self._added: list[str] = []
         self._removed: list[str] = []
@@ -327,9 +330,16 @@ class Relay:
         outbox = Outbox()
         if self._advertisements is not None and _is_advertisement(frame, self._core.number):
             self._learned(self._advertisements.receive(frame, link, now), outbox, now, link)
+        elif self._unicast is not None and isinstance(frame, LinkRecord | Digest):
+            self._apply(self._unicast.control(frame, link, now), outbox, now, link)
         else:
             self._apply(self.strategy.control(frame, link, now), outbox, now, link)
         return outbox
+
+    def next_hop(self, broker: int) -> int:
+        """Return the neighbour on the way to another broker; 0 if no route is known."""
+        known = self._unicast if self.strategy.link_state is None else self.strategy.link_state
+        return 0 if known is None else known.next_hop(broker)
 
     @property
     def is_informed(self) -> bool:
@@ -363,13 +373,19 @@ class Relay:
         """Add a link to another broker."""
         self._core.recorder.linked(link, cost, now)
         self._ways_changed(now)
-        return self._react(self.strategy.link_up(link, cost, now), now)
+        outbox = self._react(self.strategy.link_up(link, cost, now), now)
+        if self._unicast is not None:
+            self._apply(self._unicast.link_up(link, cost, now), outbox, now)
+        return outbox
 
     def link_down(self, link: int, now: int) -> Outbox:
         """Remove a link."""
         self._core.recorder.unlinked(link, now)
         self._ways_changed(now)
-        return self._react(self.strategy.link_down(link, now), now)
+        outbox = self._react(self.strategy.link_down(link, now), now)
+        if self._unicast is not None:
+            self._apply(self._unicast.link_down(link, now), outbox, now)
+        return outbox
 
     def tick(self, now: int) -> Outbox:
         """Advertise what changed here, and give up what waited too long."""
@@ -382,6 +398,8 @@ class Relay:
             self._added, self._removed = [], []
             self._apply(self.strategy.interest(change, now), outbox, now)
         self._apply(self.strategy.tick(now), outbox, now)
+        if self._unicast is not None:
+            self._apply(self._unicast.tick(now), outbox, now)
         self._held.expire(now)
         self.consignments.tick(now)
         if self._order is not None:
@@ -391,6 +409,8 @@ class Relay:
     def leave(self, now: int, returns: bool = False) -> Outbox:
         """Tell the others that this broker stops, and whether it `returns`; deliver what waits for its turn."""
         outbox = self._react(self.strategy.leave(now, returns), now)
+        if self._unicast is not None:
+            self._apply(self._unicast.leave(now), outbox, now)
         if self._order is not None:
             self._release(self._order, outbox, now, everything=True)
         return outbox
@@ -448,6 +468,11 @@ class Relay:
         self._advertised.remove(topic, selector)
         self._removed.append(topic)
         self._changed = True
+
+    def routing_statistics(self) -> dict[str, int]:
+        """Return counts of the strategy, and how many brokers have a route to them."""
+        counts = self.strategy.statistics()
+        return counts if self._unicast is None else {**counts, "reached": self._unicast.reached}
 
     def statistics(self) -> RelayStatistics:
         """Return counts for people and for metrics."""

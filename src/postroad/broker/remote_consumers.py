@@ -138,7 +138,7 @@ class RemoteConsumers:
         self._peers.send(remote.home, ConsumerAnswer(number, subscription.number, positive, requeues, ids))
         if subscription.ack_mode is not AckMode.AUTO:
             waits = self._peers.confirmations(subscription.session)
-            self._answers.setdefault(remote.home, deque()).append((number, waits, waits.ask(now)))
+            self._answers.setdefault(remote.home, deque()).append((number, waits, waits.ask(self._peers.time(now))))
 
     def answered(self, home: int, item: Answered) -> None:
         """Note which answers are stored at the home."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from postroad.broker.stored import StoredQueues
     from postroad.messages import Batch, MessageId
     from postroad.selectors import Selector
-    from postroad.store import Cursor, HistoryRows
+    from postroad.store import Cursor, HistoryRows, Log
     from postroad.tracking import Recorder
 
 __all__ = ["MAX_AHEAD", "ReplayStart", "ReplayTerms", "Replays"]
@@ -81,9 +81,7 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
         end: the boundary.
         since: only messages whose id has this time (ms) or a later one.
         id: the message to look for, in its two words; both are 0 for none.
-        restart: where reading begins again if that message is not found.
         after: begin after it.
-        from_first: whether it is looked for before `restart` as well, since it was not found after it.
     """
 
     retained: str
@@ -93,23 +91,22 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     since: int = 0
     id: tuple[int, int] = (0, 0)
-    restart: int = 0
     after: bool = False
-    from_first: bool = False
 
     @property
-    def limit(self) -> int:
-        """The place up to which it reads for the moment."""
-        return self.restart if self.from_first and self.id != (0, 0) else self.end
+    def time(self) -> int:
+        """The time (ms) of the ids that it is about: records with earlier ones alone are not read."""
+        return self.since if self.id == (0, 0) else self.id[1] >> int(TIME_SHIFT)
 
 
 class _Replay:
     """A replay under way."""
 
-    __slots__ = ("cursor", "source", "subscription", "terms", "wants")
+    __slots__ = ("_log", "cursor", "source", "subscription", "terms", "wants")
 
-    def __init__(self, subscription: Subscription, source: Cursor, terms: ReplayTerms) -> None:
+    def __init__(self, log: Log, subscription: Subscription, source: Cursor, terms: ReplayTerms) -> None:
         assert subscription.cursor is not None
+        self._log = log
         self.subscription = subscription
         self.cursor = subscription.cursor
         self.source = source
@@ -118,7 +115,12 @@ class _Replay:
 
     def following(self) -> HistoryRows | None:
         """Return the next rows to examine; None if there are no more."""
-        return next_rows(self.source, self.terms.position, self.terms.limit)
+        start, time = self.terms.position, self.terms.time
+        while (rows := next_rows(self.source, start, self.terms.end)) is not None and time:
+            start = self._log.first_since(first := int(rows.places[0]), time)
+            if start == first:
+                break
+        return rows
 
     @property
     def ahead(self) -> int:
@@ -135,7 +137,6 @@ class Replays:
         stored: its store.
         retentions: what it retains.
         recorder: keeps the record.
-        skew_ms: how far ids may be ahead of the time at which their messages were stored.
         budget: about how many nanoseconds one turn may take (`SubscriptionIndex.match`).
         index_secret: of its indexes.
 
@@ -149,14 +150,12 @@ class Replays:
         stored: StoredQueues,
         retentions: Retentions,
         recorder: Recorder,
-        skew_ms: int,
         budget: int = NO_BUDGET,
         index_secret: int = FIXED_SECRET,
     ) -> None:
         self._stored = stored
         self._retentions = retentions
         self._recorder = recorder
-        self._skew_ms = skew_ms
         self.budget = budget
         self._secret = index_secret
         self._replays: dict[int, _Replay] = {}
@@ -179,20 +178,16 @@ class Replays:
             BrokerError: not all of it is retained, or a limit is reached.
         """
         self._check_room(session)
-        log = self._stored.log
         retained = self._retentions.covering(topic)
-        time = start.since if start.id is None else start.id.time
-        first = log.first_since(max(0, time - self._skew_ms)) if time else 0
         words = (0, 0) if start.id is None else (start.id.head, start.id.tail)
         return ReplayTerms(
             retained=retained,
             topic=topic,
             selector="" if selector is None else str(selector),
-            position=first,
-            end=log.boundary(),
+            position=0,
+            end=self._stored.log.boundary(),
             since=start.since,
             id=words,
-            restart=first,
             after=start.after,
         )
 
@@ -222,7 +217,7 @@ class Replays:
             subscription.cursor = log.open_cursor(subscription.number, durable=False)
         subscription.stores = subscription.replays = True
         subscription.cursor.ceiling = min(terms.position, terms.end)
-        replay = self._replays[subscription.number] = _Replay(subscription, source, terms)
+        replay = self._replays[subscription.number] = _Replay(log, subscription, source, terms)
         self.line[subscription.number] = replay
 
     def ended(self, subscription: Subscription) -> None:
@@ -340,14 +335,8 @@ class Replays:
         terms = replay.terms
         if terms.id == (0, 0):
             return False
-        if terms.restart and not terms.from_first:
-            # An id may be further ahead of the clock than `skew_ms`: then its message was stored long before its time.
-            replay.terms = msgspec.structs.replace(terms, position=0, from_first=True)
-            if replay.following() is not None:
-                return True
         # The message is not kept (any more): rather some messages twice than one not at all.
-        since = terms.id[1] >> int(TIME_SHIFT)
-        replay.terms = msgspec.structs.replace(terms, position=terms.restart, since=since, id=(0, 0))
+        replay.terms = msgspec.structs.replace(terms, position=0, since=terms.time, id=(0, 0))
         return replay.following() is not None
 
     def _end(self, replay: _Replay, now: int = 0) -> None:
@@ -360,7 +349,7 @@ class Replays:
 
     def _advance(self, replay: _Replay, now: int) -> None:
         # Nothing is adopted while a message is looked for, and rows found then may lie before it.
-        replay.cursor.ceiling = replay.terms.restart if replay.terms.id != (0, 0) else replay.terms.position
+        replay.cursor.ceiling = 0 if replay.terms.id != (0, 0) else replay.terms.position
         self._keep(replay, replay.terms, now)
 
     def _keep(self, replay: _Replay, terms: ReplayTerms | None, now: int) -> None:

@@ -60,13 +60,15 @@ class TakenRows(NamedTuple):
         batch: where they are.
         rows: which ones.
         places: their places in the store, one for each.
-        tries: how often each of them surely returned; None for never.
+        again: which of them were, or may have been, handed out before; None for none.
+        stored: when they were stored, in ms.
     """
 
     batch: Batch
     rows: NDArray[np.int64]
     places: NDArray[np.int64]
-    tries: NDArray[np.int64] | None
+    again: NDArray[np.bool_] | None
+    stored: int
 
 
 class Discard:
@@ -289,7 +291,7 @@ class StoredQueues:
             self.block(subscription)
             return []
         pulled = self.log.pull(cursor, most)
-        taken = [TakenRows(told_again(each), each.rows, each.places, each.tries) for each in pulled]
+        taken = [TakenRows(told_again(each), each.rows, each.places, each.tried, each.stored) for each in pulled]
         count = sum(len(each.places) for each in taken)
         subscription.waiting.stored -= count
         if subscription.replays and self.on_follow is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from postroad.routing import Cluster, Drp, Flood, Tree
+from postroad.routing import Cluster, Drp, Flood, Tree, UnicastRoutes
 from postroad.routing.seen_ids import FIXED_SECRET
 from postroad.selectors import TopicPattern
 from postroad.topology import Settings, Station
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from postroad.routing.link_state_records import Seals
     from postroad.topology import Plan, StrategyName
 
-__all__ = ["make_strategy", "order_wait", "planned_strategy"]
+__all__ = ["make_strategy", "make_unicast", "order_wait", "planned_strategy"]
 
 
 def make_strategy(
@@ -54,6 +54,24 @@ def make_strategy(
             broadcast_threshold=1.0,
         )
     return _MAKERS[kind](_Wish(number, now, station or Station(), settings, seals, secret))
+
+
+def make_unicast(
+    kind: StrategyName, number: int, now: int, *, settings: Settings | None = None, seals: Seals | None = None
+) -> UnicastRoutes | None:
+    """Make one broker's routes to single brokers; None for a strategy that has them itself.
+
+    Args:
+        kind: the strategy's name in plans.
+        number: this broker.
+        now: when it starts, in ms.
+        settings: what the network agreed on.
+        seals: signs and checks the records of brokers; None if they are not signed.
+    """
+    if kind == "drp":
+        return None
+    settings = settings or Settings()
+    return UnicastRoutes(number, now, refresh_ms=settings.refresh_ms, lifetime_ms=settings.lifetime_ms, seals=seals)
 
 
 class _Wish(NamedTuple):

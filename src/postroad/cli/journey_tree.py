@@ -37,6 +37,7 @@ _DETOURS = {
     "kept for order": ("yellow", "kept back for earlier messages of its publisher", " from {at} on"),
     "comes again": ("yellow", "came back, to be handed out again", " at {at}: refused, or its consumer was gone"),
     "handed out again": ("dim", "handed out again at {at}", ""),
+    "handed out late": ("dim", "handed out at {at}, {later} after it was published", ""),
     "retained": ("dim", "retained from {at} on: nobody wanted it here, and later subscribers may get it", ""),
     "out of time": ("dim", "entered at {at}, far from the time in its id", ""),
     "in order": ("dim", "kept back until {at}", ""),
@@ -99,7 +100,7 @@ def journey_tree(journey: Document) -> JourneyTree:
     for stop in journey["stops"]:
         above = branches.get(stop["from"], root)
         branches[stop["broker"]] = above.add(_stop(stop))
-        _add_subscriptions(branches[stop["broker"]], stop)
+        _add_subscriptions(branches[stop["broker"]], stop, journey["origin"]["time"])
     # A broker of an earlier version does not send these.
     for hop in journey.get("open", ()):
         text = _coloured("yellow", f"broker {hop['neighbour']}: relayed to it, and whether it arrived is not known")
@@ -153,7 +154,7 @@ def _stop(stop: Document) -> str:
     return _coloured("bold", f"broker {stop['broker']}") + source + window + _doubt(stop["doubt"])
 
 
-def _add_subscriptions(branch: JourneyTree, stop: Document) -> None:
+def _add_subscriptions(branch: JourneyTree, stop: Document, accepted: int) -> None:
     for one in stop["delivered"]:
         # What a queue hands out again after a refusal is acknowledged in the end.
         fate = "acknowledged" if one["acknowledged"] else "refused" if one["refused"] else "delivered"
@@ -161,9 +162,10 @@ def _add_subscriptions(branch: JourneyTree, stop: Document) -> None:
     shed = {drop["subscription"] for drop in stop["dropped"]}
     for one in stop["waiting"]:
         if one["subscription"] not in shed:
-            branch.add(f"{_subscription(one)}: {_coloured('yellow', 'waits in its queue')}{_doubt(one['doubt'])}")
+            waits = f"{_coloured('yellow', 'waits in its queue')} since {instant(stop['window'][0])}"
+            branch.add(f"{_subscription(one)}: {waits}{_doubt(one['doubt'])}")
     for drop in stop["dropped"]:
-        branch.add(_drop(drop))
+        branch.add(_drop(drop, accepted))
 
 
 def _subscription(one: Document) -> str:
@@ -174,16 +176,25 @@ def _subscription(one: Document) -> str:
     return f"subscription {one['subscription']} ({who}{printable(one['topic'])}{wanted})"
 
 
-def _drop(drop: Document) -> str:
+def _drop(drop: Document, accepted: int) -> str:
     where = f"broker {drop['link']}" if drop["link"] else "other brokers"
     if drop["subscription"]:
         where = f"subscription {drop['subscription']}"
     if drop["reason"] in _DETOURS:
         colour, text, rest = _DETOURS[drop["reason"]]
-        said = {"where": where, "at": instant(drop["at"])}
+        said = {"where": where, "at": instant(drop["at"]), "later": _duration(drop["at"] - accepted)}
         return _coloured(colour, text.format(**said)) + rest.format(**said)
     return f"{_coloured('red', f'not to {where}: ' + printable(drop['reason']))} at {instant(drop['at'])}"
 
 
 def _coloured(colour: str, text: str) -> str:
     return typer.style(text, **{colour: True}) if colour in ("bold", "dim") else typer.style(text, fg=colour)
+
+
+def _duration(milliseconds: int) -> str:
+    """Format a length of time for people, to two units."""
+    seconds = max(0, milliseconds) // 1_000
+    for unit, size, lower, share in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= size:
+            return f"{seconds // size} {unit} {seconds % size // share} {lower}"
+    return f"{seconds} s"

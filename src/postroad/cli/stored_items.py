@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_ADDRESS", "StoredItems", "echo_fields"]
 
 DEFAULT_ADDRESS = "127.0.0.1:8161"
+# Fields that are milliseconds since 1970; 0 for never.
+_TIMES = frozenset({"created", "stopped"})
 
 
 class StoredItems:
@@ -63,5 +65,16 @@ class StoredItems:
 
 
 def echo_fields(title: str, fields: dict[str, Any]) -> None:
-    """Print the fields of an item, one per line."""
-    echo_table(title, {key: printable(value) if isinstance(value, str) else value for key, value in fields.items()})
+    """Print the fields of an item, one per line, with times for people."""
+    echo_table(title, {key: _readable(key, value) for key, value in fields.items()})
+
+
+def _readable(key: str, value: Any) -> Any:
+    # Drawing trees takes long to import, and only this command needs it.
+    from postroad.cli.journey_tree import instant
+
+    if value is None:
+        return "none"
+    if key in _TIMES:
+        return instant(value) if value else "no"
+    return printable(value) if isinstance(value, str) else value

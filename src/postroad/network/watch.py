@@ -46,7 +46,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
             one.
         links_up: links that the plan has and that work.
         links_planned: links that the plan has.
-        reached: the other brokers within reach; None if the strategy does not know, or the broker does not respond.
+        reached: the other brokers within reach; None if the broker does not respond.
         parent: the broker it is attached to, 0 for none; None if the strategy has no parents.
         planned_parent: whom the plan attaches it to, in the same way.
         sessions: clients.

@@ -25,6 +25,7 @@ from postroad.routing.link_state import LinkState
 from postroad.routing.partition import partition
 from postroad.routing.seen_ids import SeenIds
 from postroad.routing.tree import Tree
+from postroad.routing.unicast import UnicastRoutes
 
 __all__ = [
     "Attach",
@@ -50,6 +51,7 @@ __all__ = [
     "Strategy",
     "Topics",
     "Tree",
+    "UnicastRoutes",
     "decode_frame",
     "encode_frame",
     "partition",

@@ -170,8 +170,9 @@ class Cluster(Hierarchical):
         reaction = NOTHING
         if self._place is None and self._is_above(link):
             if link == self._station.deputises_for:
-                # It had stepped down for an earlier life of this broker. It is about to learn that this one attaches.
-                return NOTHING
+                # It has stepped down for an earlier life of this broker, which holds no place now. It may have taken
+                # the Attach of this life before that: only another one tells it that the place is free.
+                return self._attach(link, now)
             if self._may_lead() and link not in self._station.parents:
                 # Who held the place here was started again and knows nothing of it: the place is free.
                 reaction = self._lose(link, now, 0) if link == self.parent else self._take_over(now)

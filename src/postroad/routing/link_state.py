@@ -75,6 +75,7 @@ class LinkState:
         refresh_ms: int = DEFAULT_REFRESH_MS,
         lifetime_ms: int = DEFAULT_LIFETIME_MS,
         seals: Seals | None = None,
+        links_only: bool = False,
     ) -> None:
         """
         Args:
@@ -83,6 +84,7 @@ class LinkState:
             refresh_ms: how often it says again what it said of its links.
             lifetime_ms: how long others' records are believed without that.
             seals: signs own records and checks others'; None where records are not signed.
+            links_only: brokers say nothing of their interest; then there is none to set or to change.
         """
         if not 1 <= number <= LARGEST_BROKER:
             raise RoutingError(f"a broker's number is between 1 and {LARGEST_BROKER:,}, not {number}")
@@ -107,7 +109,8 @@ class LinkState:
         self._forget_after: float = math.inf  # no record that is held grows too old before this time
         self._own = self._sealed(LinkRecord(number, now, 0, 0, ()))
         self._issued = now
-        self._interests[number] = SaidInterest(self._sealed(Interest(number, now, 0, b"")))
+        if not links_only:
+            self._interests[number] = SaidInterest(self._sealed(Interest(number, now, 0, b"")))
 
     # What is known.
 
@@ -117,6 +120,10 @@ class LinkState:
         if self._routes is None:
             self._routes = routes(self.number, self.graph())
         return self._routes
+
+    def next_hop(self, broker: int) -> int:
+        """The neighbour on the way to a broker; 0 if no way is known."""
+        return max(0, self.routes.first_hop(broker))
 
     @property
     def membership(self) -> int:
@@ -335,8 +342,8 @@ class LinkState:
 
     def _issue_interest(self, epoch: int, version: int) -> Reaction:
         """What is wanted here, under a number above the given one, to all neighbours; nothing if it already is."""
-        held = self._interests[self.number]
-        if (epoch, version) < held.newest:
+        held = self._interests.get(self.number)
+        if held is None or (epoch, version) < held.newest:
             return NOTHING
         summary = held.base.summary if self._whole is None else self._whole()
         whole = Interest(self.number, epoch, max(version, self._started) + 1, summary)

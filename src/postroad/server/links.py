@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from postroad.broker import Outbox, Relay, Sending
+    from postroad.broker import Outbox, QueuePackets, Relay, Sending
     from postroad.broker.consignments import Consignment
     from postroad.config import NetworkConfig
     from postroad.security import BrokerKeys
     from postroad.server.counts import LinkStatistics, QuarantineStatus
     from postroad.server.link_listener import Accepted
-    from postroad.server.queue_packets import QueuePackets
     from postroad.server.tls import LinkTls
     from postroad.sessions.contract import BatchTimer
 
@@ -179,7 +178,7 @@ class Links:
     def is_joined(self) -> bool:
         """Whether all planned links work, and what the neighbours know of others' wishes is known here."""
         planned = {number for number, known in self._known.items() if not known.standby}
-        routing = self._relay.strategy.statistics()
+        routing = self._relay.routing_statistics()
         return (
             planned <= self._up
             and self._relay.is_informed

@@ -14,9 +14,11 @@ import msgspec
 from postroad.broker import (
     Broker,
     PublisherNumbers,
+    QueuePackets,
     Relay,
     SubscriptionNumbers,
     make_strategy,
+    make_unicast,
     order_wait,
     queue_home,
     scheme_of,
@@ -53,7 +55,6 @@ from postroad.server.observation import Observation
 from postroad.server.outgoing_admin import OutgoingAdmin
 from postroad.server.publisher_secret import publisher_secret
 from postroad.server.queue_admin import QueueAdmin
-from postroad.server.queue_packets import QueuePackets
 from postroad.server.queue_watch import QueueWatch
 from postroad.server.reload import Reload, terms_of
 from postroad.server.reservation import Reservation, ReservationError
@@ -185,6 +186,8 @@ class Service:
         number = self.config.number
         check_network(network, number)
         brokers = network.brokers or [member.number for member in network.members]
+        core.timer = self.timer
+        core.homes.brokers = frozenset(brokers)
         core.homes.home = lambda queue: queue_home(queue, brokers, network.queue_homes)
         keys = self._keys = link_keys(network, number)
 
@@ -199,15 +202,17 @@ class Service:
             secret=secrets.randbits(64),
         )
         relay = Relay(
-            core, strategy, scheme_of(network.settings), order_wait(network.settings), network.settings.hold_ms
+            core,
+            strategy,
+            scheme_of(network.settings),
+            order_wait(network.settings),
+            network.settings.hold_ms,
+            make_unicast(network.strategy, number, wall_clock(), settings=network.settings, seals=keys),
         )
         self._link_tls = link_tls(network.tls)
         links = Links(number, relay, network, self._dispatcher.carry_out, wall_clock, self.timer, self._link_tls, keys)
         self._dispatcher.links = links
         links.packets = QueuePackets(core, links, brokers, wall_clock)
-        # Other strategies know no ways to single brokers.
-        linked = {neighbour.number for neighbour in network.neighbours}
-        core.homes.can_reach = lambda home: strategy.link_state is not None or home in linked
         return links
 
     def _timed(self, core: Broker) -> Sampler:

@@ -166,7 +166,7 @@ def _network(service: Service) -> NetworkStatus | None:
         neighbours=links.neighbours(),
         quarantined=links.quarantined(),
         relay=relay.statistics()._asdict(),
-        routing=relay.strategy.statistics(),
+        routing=relay.routing_statistics(),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
 from postroad.recording.disk import DiskThread, is_done
+from postroad.server.disk_reserve import MAX_RESERVE_BYTES, DiskReserve, is_full
 from postroad.store import FileDisk, Log, StoreReadError, carry_out, recover
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class StoreDriver:
         ages: AgeClock,
     ) -> None:
         self._disk: Disk = FileDisk(folder)
+        self._reserve = DiskReserve(folder, min(settings.segment_bytes, MAX_RESERVE_BYTES))
         self._settings = settings
         self._core = core
         self._carry_out = carry_out
@@ -88,7 +90,9 @@ class StoreDriver:
             StoreReadError: it cannot be read. Nothing was changed.
         """
         found = await asyncio.to_thread(self._recover)
+        await asyncio.to_thread(self._reserve.make)
         self.log = Log(self._settings, found)
+        self._note_room(self.log)
         for problem in self._core.open_store(self.log, found.recent, self._clock()):
             log.error("durable subscription not taken up", extra={"reason": problem})
         self._tell_recovery(found)
@@ -184,8 +188,10 @@ class StoreDriver:
     @property
     def trouble(self) -> str:
         """Return why the disk takes nothing at the moment; empty while all is well."""
-        if self.log is None or self.log.trouble or self._core.store is None:
-            return "" if self.log is None else self.log.trouble
+        if self.log is None or self._core.store is None:
+            return ""
+        if trouble := self.log.trouble or self.log.shortage:
+            return trouble
         unstored = self._core.store.backlog.messages
         if not unstored:
             return ""
@@ -222,12 +228,31 @@ class StoreDriver:
         if self._retry is None:
             commit = store.take_commit(self._clock())
             if commit is not None:
-                self._writing_now = self._writing.do(lambda: carry_out(commit, self._disk))
+                self._writing_now = self._writing.do(lambda: self._write(commit))
                 self._writing_now.add_done_callback(lambda done: self._have_written(commit, done))
             self._set_timer(store)
         if self._core.store is not None and self._core.store.discards:
             self._proceed()
         self._set_redelivery()
+
+    def _write(self, commit: DiskCommit) -> None:
+        carry_out(commit, self._disk)
+        self._reserve.make()
+
+    def _note_room(self, store: Log) -> None:
+        """Refuse publishers while the disk has no room beyond what acknowledgements need."""
+        if self._reserve.is_made == (not store.shortage):
+            return
+        store.shortage = (
+            ""
+            if self._reserve.is_made
+            else f"the disk is full: make room for {self._reserve.size:,} bytes or more, or let consumers take what is "
+            "stored, for which some room was kept free"
+        )
+        if store.shortage:
+            log.error("disk full", extra={"reason": store.shortage})
+        else:
+            log.warning("disk has room again")
 
     def _have_written(self, commit: DiskCommit, done: asyncio.Future[None]) -> None:
         store = self.log
@@ -241,6 +266,7 @@ class StoreDriver:
             store.committed(commit)
         else:
             self._have_failed(store, commit, error)
+        self._note_room(store)
         self._answer()
         self._proceed()
         if store.has_work or error is None:
@@ -251,6 +277,10 @@ class StoreDriver:
             self._failing_since = self._loop.time()
             log.error("store not written", extra={"reason": str(error)})
         store.failed(commit, str(error))
+        if self._reserve.is_made and is_full(error):
+            # The next commit, which waits behind this on the same thread, finds room.
+            self._reserve.is_made = False
+            self._writing.do(self._reserve.release)
         self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
 
     def _try_again(self) -> None:
@@ -345,6 +375,10 @@ class StoreDriver:
             await asyncio.sleep(LOOK_SECONDS)
             if self._keeping is None or self._keeping.done():
                 self._keeping = self._reading.do(self._ages.keep)
+            if not self._reserve.is_made and self._writing_now is None and self._retry is None:
+                await self._writing.do(self._reserve.make)
+                if self.log is not None:
+                    self._note_room(self.log)
             now = self._ages()
             if self._core.durables is not None:
                 self._core.durables.expire(now)

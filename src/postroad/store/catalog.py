@@ -24,10 +24,12 @@ __all__ = ["UNPLACED", "Catalog", "CatalogEntry"]
 
 # The segment of a record that is only in memory.
 UNPLACED = -1
-_NUMBER, _HEADER, _SEGMENT, _START, _LENGTH, _ROWS, _STORED, _REFS = range(8)
-_COLUMNS = 8
+_NUMBER, _HEADER, _SEGMENT, _START, _LENGTH, _ROWS, _STORED, _LATEST, _REFS = range(9)
+_COLUMNS = 9
 # The table is at least this large: dropping dead entries of a small one is not worth the copying.
 _SPARED = 1024
+# How many records are examined at a time for ids of some time: most searches end in the first piece.
+_EXAMINED = 4_096
 
 
 class CatalogEntry(NamedTuple):
@@ -41,6 +43,7 @@ class CatalogEntry(NamedTuple):
         length: of header and payload.
         rows: how many rows places can name in it.
         stored: when it was stored, in ms.
+        latest: no id in it has a later time (ms). Clocks differ, so it may lie far from `stored`, on either side.
     """
 
     number: int
@@ -50,6 +53,7 @@ class CatalogEntry(NamedTuple):
     length: int
     rows: int
     stored: int
+    latest: int
 
     @property
     def described(self) -> str:
@@ -140,7 +144,7 @@ class Catalog:
             self.live.pop(segment, None)
 
     def entries(self, segment: int | None = None, through: int | None = None) -> Column:
-        """int64[7, n]: the live records that are on disk, as columns in the order of `CatalogEntry`."""
+        """int64[8, n]: the live records that are on disk, as columns in the order of `CatalogEntry`."""
         table = self._table[:, : self._count]
         chosen = (table[_REFS] > 0) & (table[_SEGMENT] != UNPLACED)
         if segment is not None:
@@ -172,8 +176,13 @@ class Catalog:
         at = int(np.searchsorted(stored, time, "left"))
         return int(self._table[_NUMBER, at]) if at < self._count else 2**62 >> ROW_BITS
 
-    def last_stored_before(self, time: int) -> int:
-        """Return the last record that was stored before a time; 0 if there is none."""
-        stored = np.maximum.accumulate(self._table[_STORED, : self._count])
-        at = int(np.searchsorted(stored, time, "left"))
-        return int(self._table[_NUMBER, at - 1]) if at else 0
+    def next_since(self, number: int, time: int) -> int:
+        """Return the first record from a number on that may have ids of a time (ms) or later; beyond all if none."""
+        at = int(np.searchsorted(self._table[_NUMBER, : self._count], number))
+        while at < self._count:
+            end = min(at + _EXAMINED, self._count)
+            found = np.flatnonzero(self._table[_LATEST, at:end] >= time)
+            if len(found):
+                return int(self._table[_NUMBER, at + found[0]])
+            at = end
+        return 2**62 >> ROW_BITS

@@ -9,9 +9,6 @@ Rule 2: a row's place contains the number of its record, and numbers rise in the
     out rows in the order in which they were appended. A record that moves to another segment keeps the number that
     places use.
 Rule 3: a durable cursor hands out only rows that are safe: no crash that `fsync` protects from can lose them.
-
-`open_record` gathers rows, `writer` turns records into commits, `record_reads` says what to read, and `sparse_segments`
-empties segments of which little is needed.
 """
 
 from __future__ import annotations
@@ -31,6 +28,7 @@ from postroad.store.payloads import (
     CursorChange,
     StoredRows,
     Transfer,
+    latest_time,
     packed,
     place_of,
     settled_payload,
@@ -73,6 +71,7 @@ class Log:
         touches: counts changes that a crash must not lose.
         on_work: called whenever there is something to write or to read.
         told: descriptions of damage that was found.
+        shortage: why the driver wants no more rows stored; empty for no reason. What is settled is still written.
     """
 
     def __init__(self, settings: StoreSettings, recovered: Recovered | None = None) -> None:
@@ -80,6 +79,7 @@ class Log:
         self.cursors: dict[int, Cursor] = {}
         self._durable: set[int] = set()
         self.told: list[str] = []
+        self.shortage = ""
         self._catalog = Catalog()
         self._cache = RecordCache(settings.cache_bytes)
         self._writer = LogWriter(settings, self._catalog, self._cache, self._checkpoint, self._empty_sparse)
@@ -207,6 +207,8 @@ class Log:
 
     def lack(self, size: int) -> str:
         """Return why the store has no room for this many more bytes; empty if it has."""
+        if self.shortage:
+            return self.shortage
         if self.size + size > self.settings.max_bytes:
             return (
                 f"the store is full ({self.size:,} bytes, limit store.max_bytes): let subscribers catch up, delete "
@@ -223,8 +225,8 @@ class Log:
         sealed, self._open = self._open, OpenRecord()
         number, matches = self._writer.number, sealed.matches()
         payload = sealed.payload(matches, self._durable)
-        length = HEADER_BYTES + len(payload)
-        self._catalog.add(CatalogEntry(number, number, UNPLACED, 0, length, sealed.rows, sealed.stored))
+        length, latest = HEADER_BYTES + len(payload), latest_time(payload)
+        self._catalog.add(CatalogEntry(number, number, UNPLACED, 0, length, sealed.rows, sealed.stored, latest))
         self._cache.pin(number, payload)
         for match in matches:
             cursor = self.cursors.get(match.cursor)
@@ -232,8 +234,7 @@ class Log:
                 runs = runs_of(place_of(number, match.rows))
                 cursor.waiting.append(runs)
                 cursor.bytes += self._catalog.count(runs, 1)
-        durable = any(match.cursor in self._durable for match in matches)
-        self._enqueue(Kind.BATCH, payload, durable, catalogued=number)
+        self._enqueue(Kind.BATCH, payload, any(each.cursor in self._durable for each in matches), catalogued=number)
 
     def _enqueue(self, kind: Kind, payload: bytes, durable: bool, catalogued: int = 0) -> None:
         if kind is not Kind.BATCH:
@@ -325,10 +326,9 @@ class Log:
         """Return a record; None if it is not in memory, and is requested, or if no cursor needs it any more."""
         return self._reads.record(number)
 
-    def first_since(self, time: int) -> int:
-        """Return a place below which no row was stored at a time (ms) or later."""
-        # A record has the time of its first row; later rows may have joined it while it was open.
-        return self._catalog.last_stored_before(time) << ROW_BITS
+    def first_since(self, place: int, time: int) -> int:
+        """Return a place, not before another one: no row between the two has an id of a time (ms) or later."""
+        return max(place, self._catalog.next_since(place >> ROW_BITS, time) << ROW_BITS)
 
     def adopt(self, cursor: Cursor, runs: Runs) -> None:
         """Let stored rows of another cursor wait for this one too, which has not settled any of them.
@@ -468,8 +468,8 @@ class Log:
     def _checkpoint(self, through: int) -> bytes:
         """The payload of a checkpoint: what recovery needs of all records up to a number."""
         cursors = [each.state() for each in self.cursors.values() if each.durable]
-        records = self._catalog.entries(through=through)
-        return msgspec.msgpack.encode(CheckpointState(through, records.astype("<i8").tobytes(), cursors))
+        *records, latest = self._catalog.entries(through=through).astype("<i8")
+        return msgspec.msgpack.encode(CheckpointState(through, np.array(records).tobytes(), cursors, latest.tobytes()))
 
     def _empty_sparse(self) -> None:
         self._sparse.begin(self._writer.segments, self._writer.segment)

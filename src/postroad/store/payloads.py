@@ -25,6 +25,7 @@ import numpy as np
 
 from postroad.errors import PostroadError
 from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
+from postroad.messages.id_columns import TIME_SHIFT
 from postroad.messages.scanner import PREFIX_BYTES
 from postroad.store.errors import DamageError
 from postroad.store.row_sets import MAX_NUMBER, MAX_RECORD_ROWS, ROW_BITS, Runs, runs_of
@@ -238,6 +239,21 @@ def stored_ids(payload: memoryview) -> NDArray[np.uint64]:
     return np.ascontiguousarray(envelopes[:, :16]).view(">u8").astype(np.uint64)
 
 
+def latest_time(payload: bytes | memoryview) -> int:
+    """Return the latest time (ms) of the ids in a payload of rows; nothing else of it is examined.
+
+    Raises:
+        DamageError: it is too short for its rows.
+    """
+    try:
+        count, *_ = _BATCH.unpack_from(payload, 0)
+        # The second word of each id, whose highest bits are the time; an envelope begins with its id.
+        tails = np.ndarray((count,), ">u8", payload, _BATCH.size + 8, (_ENVELOPE,))
+    except (struct.error, ValueError, TypeError) as error:
+        raise DamageError(f"a record of rows does not hold what it says: {error}") from error
+    return int(tails.max(initial=0)) >> int(TIME_SHIFT)
+
+
 def settled_payload(settled: Sequence[tuple[int, Runs]]) -> bytes:
     """Return a payload of rows that cursors have settled."""
     pieces = []
@@ -343,13 +359,15 @@ class CheckpointState(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         through: every record up to this number that has live rows is in `records`.
-        records: number, segment, start, length, rows and time stored of each, as int64 columns.
+        records: number, number in the header, segment, start, length, rows and time stored of each, as int64 columns.
         cursors: all of them.
+        latest: the latest time of the ids in each record, int64; empty in checkpoints of earlier versions.
     """
 
     through: int
     records: bytes
     cursors: list[CursorState]
+    latest: bytes = b""
 
 
 def packed(runs: Runs) -> tuple[bytes, bytes]:

@@ -27,6 +27,7 @@ from postroad.store.payloads import (
     CursorChange,
     StoredRows,
     Transfer,
+    latest_time,
     place_of,
     settled_in,
     stored_ids,
@@ -62,8 +63,10 @@ RECENT_BYTES = 32 * 1024 * 1024
 # A read that fails once may succeed later: EIO of a network disk, ESTALE, ENOMEM.
 READ_TRIES = 3
 
-# Number, number in the header, segment, start, length, rows, time stored, as in the catalogue.
-_COLUMNS = 7
+# Number, number in the header, segment, start, length, rows, time stored, latest time, as in the catalogue.
+_COLUMNS = 8
+# The latest time of the ids in a record of which an earlier version did not say it.
+_ANY_TIME = 2**62
 
 
 class RecoveredCursor(NamedTuple):
@@ -91,7 +94,7 @@ class Recovered(NamedTuple):
         segments: all existing ones, with their sizes.
         tail: the segment that was written last; 0 for none.
         next_number: for the next record.
-        records: int64[7, n]: the records with live rows.
+        records: int64[8, n]: the records with live rows.
         cursors: all of them.
         cut_bytes: of the torn tail.
         damaged: holes in what was confirmed.
@@ -169,15 +172,17 @@ def _together(parts: list[Runs]) -> Runs:
     return Runs(starts[first], reached[last])
 
 
-def _columns(data: bytes) -> NDArray[np.int64]:
+def _columns(data: bytes, latest: bytes) -> NDArray[np.int64]:
     """Return the records of a checkpoint.
 
     Raises:
         DamageError: they are not what a checkpoint holds.
     """
-    if len(data) % (8 * _COLUMNS):
+    if len(data) % (8 * (_COLUMNS - 1)) or len(latest) not in (0, len(data) // (_COLUMNS - 1)):
         raise DamageError("a checkpoint whose columns differ in length")
-    columns = np.frombuffer(data, "<i8").astype(np.int64).reshape(_COLUMNS, -1)
+    columns = np.frombuffer(data, "<i8").astype(np.int64).reshape(_COLUMNS - 1, -1)
+    times = np.frombuffer(latest, "<i8") if latest else np.full(columns.shape[1], _ANY_TIME)
+    columns = np.concatenate([columns, times[np.newaxis].astype(np.int64)])
     numbers, rows = columns[0], columns[5]
     if (columns < 0).any() or (np.diff(numbers) <= 0).any() or (numbers >= MAX_NUMBER).any():
         raise DamageError("a checkpoint whose records do not rise")
@@ -222,14 +227,14 @@ class _Replay:
             if record.number > self.through:
                 self._transfer(msgspec.msgpack.decode(payload, type=Transfer))
         else:
-            self._rows(record, segment, StoredRows(payload))
+            self._rows(record, segment, StoredRows(payload), latest_time(payload))
         if record.kind is not Kind.CHECKPOINT:
             self.last = max(self.last, record.number)
 
-    def _rows(self, record: Record, segment: int, stored: StoredRows) -> None:
+    def _rows(self, record: Record, segment: int, stored: StoredRows, latest: int) -> None:
         number = stored.origin or record.number
         rows = stored.count if stored.numbers is None or not stored.count else int(stored.numbers[-1]) + 1
-        place = (number, record.number, segment, record.start, record.length, rows, stored.stored)
+        place = (number, record.number, segment, record.start, record.length, rows, stored.stored, latest)
         self.records[number] = place
         if number <= self.through:
             # Written again, or moved: the checkpoint knows who still waits for its rows.
@@ -262,7 +267,7 @@ class _Replay:
 
     def _restore(self, state: CheckpointState) -> None:
         """Restore from a checkpoint, which has all that came before it."""
-        base = _columns(state.records)
+        base = _columns(state.records, state.latest)
         cursors = {}
         for each in state.cursors:
             cursor = _Cursor(each.terms, unpacked(each.live), each.attached, unpacked(each.tried))

@@ -40,6 +40,8 @@ class Detour(StrEnum):
     # When it entered, its id's time was long over, or still to come: its publisher could not send it before, or has a
     # wrong clock.
     OUT_OF_TIME = "out of time"
+    # It was handed out long after it was stored here: its consumer, or durable subscription, was away.
+    HANDED_LATE = "handed out late"
     # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
     RETAINED = "retained"
 

@@ -1,18 +1,42 @@
-"""Packets about queues on links: this broker takes its own and relays the others."""
+"""Packets about queues on their way through the links: this broker takes its own and passes the others on.
+
+A packet goes over the direct link to its broker if that is up, or else to the next hop that link state knows
+(`Relay.next_hop`), whatever the strategy. A packet without a route is lost; both ends of a channel repeat what was not
+confirmed. Brokers that disagree for a moment about the routes may send a packet in a circle: it never goes back over
+the link it came from, and ends after `MAX_HOPS`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from postroad.broker import ChannelError, passed_on, read_packet
+from postroad.broker.channel_items import ChannelError
+from postroad.broker.peers import passed_on, read_packet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from postroad.broker import Broker
-    from postroad.server.links import Links
+    from postroad.broker.core import Broker
+    from postroad.broker.outbox import Outbox
 
-__all__ = ["QueuePackets"]
+__all__ = ["PacketLinks", "QueuePackets"]
+
+
+class PacketLinks(Protocol):
+    """What the links of a broker do for packets."""
+
+    @property
+    def up(self) -> Collection[int]:
+        """The neighbours whose links are up."""
+
+    def send_packet(self, number: int, data: bytes) -> None:
+        """Send a packet to a neighbour; it may get lost."""
+
+    def refused(self, number: int, reason: str) -> None:
+        """Count what a neighbour sent and is not believed."""
+
+    def carry(self, outbox: Outbox) -> None:
+        """Do what the core says."""
 
 
 class QueuePackets:
@@ -25,7 +49,7 @@ class QueuePackets:
         clock: the time in ms.
     """
 
-    def __init__(self, core: Broker, links: Links, brokers: Collection[int], clock: Callable[[], int]) -> None:
+    def __init__(self, core: Broker, links: PacketLinks, brokers: Collection[int], clock: Callable[[], int]) -> None:
         self._core = core
         self._links = links
         self._brokers = frozenset(brokers)
@@ -35,9 +59,7 @@ class QueuePackets:
         """Return the neighbour for packets to a broker; 0 if there is no route now."""
         if broker in self._links.up:
             return broker
-        state = None if self._core.relay is None else self._core.relay.strategy.link_state
-        hops = () if state is None else state.routes.first_hops
-        return max(0, int(hops[broker])) if broker < len(hops) else 0
+        return 0 if self._core.relay is None else self._core.relay.next_hop(broker)
 
     def send(self, packets: Iterable[tuple[int, bytes]]) -> None:
         """Send packets of this broker; those without a route are lost, and sent again later."""
