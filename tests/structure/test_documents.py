@@ -100,6 +100,6 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_page_says_first_for_whom_it_is_and_what_they_can_do_after_it(page: Path) -> None:
-    first = page.read_text("utf-8").split("\n\n")[1]
+    first = " ".join(page.read_text("utf-8").split("\n\n")[1].split())
     assert re.match(r"(This page is for|For) ", first), first
     assert re.search(r"\bAfter (it|this page)\b", first), first
