@@ -140,7 +140,8 @@ def test_options_come_before_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [{"port": 70_000}, {"log_level": "loud"}, {"number": -1}])
 def test_option_that_cannot_be_is_refused_with_its_name(given: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(given))):
+    option, value = next(iter(given.items()))
+    with pytest.raises(ConfigError, match=f"^--{option.replace('_', '-')} {value}: {option}"):
         settings(None, given)
 
 

@@ -78,7 +78,12 @@ def settings(config: Path | None, given: dict[str, Any], join_seconds: float | N
     try:
         return msgspec.convert(merged, BrokerConfig)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{explained(error, BrokerConfig)}; see `postroad broker --help`") from None
+        problem = explained(error, BrokerConfig)
+        option = next((name for name in given if f"`$.{name}`" in problem), None)
+        if option is not None:
+            problem = problem.removeprefix("at the top: ").removesuffix(f" (at `$.{option}`)")
+            problem = f"--{option.replace('_', '-')} {given[option]}: {problem}"
+        raise ConfigError(f"{problem}; see `postroad broker --help`") from None
 
 
 def addresses(service: Service) -> dict[str, str]:
