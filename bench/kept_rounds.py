@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def keep_rounds(folder: Path, rounds: Mapping[str, Sequence[Round]]) -> None:
     """Write one file for each kind of load."""
     folder.mkdir(parents=True, exist_ok=True)
     for kind, made in rounds.items():
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for number, one in enumerate(made):
             for part, seen in (("between", one.between), ("predicted", one.predicted)):
                 for place, run in enumerate(seen):

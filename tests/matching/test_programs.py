@@ -57,7 +57,8 @@ ANSWERS = {
 
 
 def test_every_row_has_a_letter_of_its_own() -> None:
-    assert len(ROWS) == len(set(ROWS)) and all(set(answer) <= set(ROWS) for answer in ANSWERS.values())
+    assert len(ROWS) == len(set(ROWS))
+    assert all(set(answer) <= set(ROWS) for answer in ANSWERS.values())
 
 
 @pytest.mark.parametrize("selector", ANSWERS)

@@ -54,5 +54,5 @@ def test_a_policy_that_an_operator_chose_is_left_alone(monkeypatch: pytest.Monke
 def test_a_processor_without_a_known_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from postroad.server import time_slice
 
-    monkeypatch.setattr(time_slice.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     assert not time_slice.ask_for_short_slices()

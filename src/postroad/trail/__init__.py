@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from postroad.trail.reader import DEFAULT_SKEW_MS, DEFAULT_TOLERANCE_MS, Trail
     from postroad.trail.retention import DEFAULT_GRACE_MS, Expired, expire, sweep, sweep_leftovers
     from postroad.trail.schemas import SCHEMAS, STANDING_TABLES, TABLES, VERSION, Table, metadata, table_named
+    from postroad.trail.shipped_files import earlier_places
     from postroad.trail.snapshot import Pinned, pin
     from postroad.trail.standing_rows import STANDING, standing_holes
     from postroad.trail.writer import Prepared, TrailWriter
@@ -84,6 +85,7 @@ __all__ = [
     "by_date",
     "date_text",
     "describe_file",
+    "earlier_places",
     "expire",
     "file_path",
     "filter_segment",
@@ -164,6 +166,7 @@ _LATER = {
     "by_date": "columns",
     "date_text": "columns",
     "describe_file": "files",
+    "earlier_places": "shipped_files",
     "expire": "retention",
     "file_path": "files",
     "filter_segment": "filter_rows",

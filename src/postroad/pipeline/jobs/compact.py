@@ -30,12 +30,12 @@ from postroad.trail import (
     DEFAULT_GRACE_MS,
     DEFAULT_SKEW_MS,
     DEFAULT_TOLERANCE_MS,
+    earlier_places,
     expire,
     gaps_within,
     sweep,
 )
 from postroad.trail.coverage import RESENT_MS, GapReason
-from postroad.trail.shipped_files import earlier_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
