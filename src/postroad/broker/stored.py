@@ -125,6 +125,7 @@ class StoredQueues:
         unretained: rows of retained topics that the store had no room for.
         lack: why rows of the last batch that a crash must not lose were not stored; empty if they were.
         backlog: what arrived over links and waits until the store has room.
+        shortage: why the driver wants no more stored for now, though the disk works; empty for no reason.
         on_follow: called when rows were delivered to a subscription whose history is being read.
     """
 
@@ -142,7 +143,7 @@ class StoredQueues:
         self.shed = self.record = 0
         self.recent = NO_IDS
         self.repeated = self.unretained = 0
-        self.lack = ""
+        self.lack = self.shortage = ""
         self.on_follow: Callable[[Subscription], None] | None = None
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
@@ -272,9 +273,7 @@ class StoredQueues:
     @property
     def refusal(self) -> str:
         """Return why nothing more should be stored; empty while all is well."""
-        if self.log.trouble:
-            return self.log.trouble
-        return self.log.lack(RESERVE_BYTES // 2)
+        return self.log.trouble or self.shortage or self.log.lack(RESERVE_BYTES // 2)
 
     def refusal_of(self, batch: Batch, rows: NDArray[np.int64] | None = None) -> str:
         """Return why rows of a batch, all by default, cannot be stored now; empty if they can."""

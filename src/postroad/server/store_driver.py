@@ -92,9 +92,9 @@ class StoreDriver:
         found = await asyncio.to_thread(self._recover)
         await asyncio.to_thread(self._reserve.make)
         self.log = Log(self._settings, found)
-        self._note_room(self.log)
         for problem in self._core.open_store(self.log, found.recent, self._clock()):
             log.error("durable subscription not taken up", extra={"reason": problem})
+        self._note_room()
         self._tell_recovery(found)
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -190,7 +190,7 @@ class StoreDriver:
         """Return why the disk takes nothing at the moment; empty while all is well."""
         if self.log is None or self._core.store is None:
             return ""
-        if trouble := self.log.trouble or self.log.shortage:
+        if trouble := self.log.trouble or self._core.store.shortage:
             return trouble
         unstored = self._core.store.backlog.messages
         if not unstored:
@@ -239,9 +239,10 @@ class StoreDriver:
         carry_out(commit, self._disk)
         self._reserve.make()
 
-    def _note_room(self, store: Log) -> None:
+    def _note_room(self) -> None:
         """Refuse publishers while the disk has no room beyond what acknowledgements need."""
-        if self._reserve.is_made == (not store.shortage):
+        store = self._core.store
+        if store is None or self._reserve.is_made == (not store.shortage):
             return
         store.shortage = (
             ""
@@ -266,7 +267,7 @@ class StoreDriver:
             store.committed(commit)
         else:
             self._have_failed(store, commit, error)
-        self._note_room(store)
+        self._note_room()
         self._answer()
         self._proceed()
         if store.has_work or error is None:
@@ -377,8 +378,7 @@ class StoreDriver:
                 self._keeping = self._reading.do(self._ages.keep)
             if not self._reserve.is_made and self._writing_now is None and self._retry is None:
                 await self._writing.do(self._reserve.make)
-                if self.log is not None:
-                    self._note_room(self.log)
+                self._note_room()
             now = self._ages()
             if self._core.durables is not None:
                 self._core.durables.expire(now)

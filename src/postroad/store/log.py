@@ -9,6 +9,9 @@ Rule 2: a row's place contains the number of its record, and numbers rise in the
     out rows in the order in which they were appended. A record that moves to another segment keeps the number that
     places use.
 Rule 3: a durable cursor hands out only rows that are safe: no crash that `fsync` protects from can lose them.
+
+`open_record` gathers rows, `writer` turns records into commits, `record_reads` says what to read, and `sparse_segments`
+empties segments of which little is needed.
 """
 
 from __future__ import annotations
@@ -71,7 +74,6 @@ class Log:
         touches: counts changes that a crash must not lose.
         on_work: called whenever there is something to write or to read.
         told: descriptions of damage that was found.
-        shortage: why the driver wants no more rows stored; empty for no reason. What is settled is still written.
     """
 
     def __init__(self, settings: StoreSettings, recovered: Recovered | None = None) -> None:
@@ -79,7 +81,6 @@ class Log:
         self.cursors: dict[int, Cursor] = {}
         self._durable: set[int] = set()
         self.told: list[str] = []
-        self.shortage = ""
         self._catalog = Catalog()
         self._cache = RecordCache(settings.cache_bytes)
         self._writer = LogWriter(settings, self._catalog, self._cache, self._checkpoint, self._empty_sparse)
@@ -207,8 +208,6 @@ class Log:
 
     def lack(self, size: int) -> str:
         """Return why the store has no room for this many more bytes; empty if it has."""
-        if self.shortage:
-            return self.shortage
         if self.size + size > self.settings.max_bytes:
             return (
                 f"the store is full ({self.size:,} bytes, limit store.max_bytes): let subscribers catch up, delete "
