@@ -304,22 +304,6 @@ def test_a_subscription_takes_no_more_of_the_index_than_is_estimated(selector: s
     assert core.index.statistics().bytes - before < core.statistics().subscription_bytes_now
 
 
-def test_a_large_message_for_many_sessions_is_written_to_some_of_them_a_turn() -> None:
-    size, count = 1_000_000, 40
-    core, reader = broker(in_turns=True, memory_bytes=32_000_000), Reader()
-    for number in range(count):
-        core.subscribe(core.attached(f"s{number}"), f"s{number}", "t")
-    outbox = core.receive(Batch.build([("t", {}, {}, b"7" + b" " * size)]), core.attached("p"), 0)
-    handed = [reader.read(outbox)]
-    while core.unfinished:
-        handed.append(reader.read(core.proceed(0)))
-    # A quarter of the memory that is not measured, another that is, and one more.
-    assert max(handed) <= 17
-    assert sum(handed) == count
-    assert core.statistics().delivered == count
-    assert core.statistics().waiting_messages_now == 0
-
-
 def test_rows_that_share_a_topic_are_not_taken_for_the_whole_batch() -> None:
     outbox = Outbox()
     rows = Batch.build([("t", {}, {}, b"x" * 100)] * 50)

@@ -12,7 +12,7 @@ from postroad.broker.outbox import Delivery
 from postroad.broker.redeliveries import record_handing
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy
-from postroad.broker.turns import MAX_WRITTEN_BYTES, TURN_PART
+from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
 
@@ -246,15 +246,13 @@ class Deliveries:
         return max(0, self.limits.unacknowledged - len(subscription.unacknowledged))
 
     def _room_in_turn(self, subscription: Subscription, batch: Batch, room: int, count: int, outbox: Outbox) -> int:
-        """Return no room for a session if this turn has written enough, to it or to all; later turns write the rest."""
-        session, most = subscription.session, self.limits.memory_bytes // TURN_PART
+        """Return no room for a session that this turn has written enough to; it gets the rest in later turns."""
+        session = subscription.session
         written = outbox.written.get(session.number, 0)
-        if written >= MAX_WRITTEN_BYTES or outbox.written_in_all >= most:
+        if written >= MAX_WRITTEN_BYTES:
             self.owe(session)
             return 0
-        outbox.written[session.number] = written + (size := outbox.size_of(subscription, batch, count))
-        if len(outbox.deliveries) * batch.buffer.nbytes > most:
-            outbox.written_in_all += size
+        outbox.written[session.number] = written + outbox.size_of(subscription, batch, count)
         return room
 
     def _is_full(self, subscription: Subscription) -> bool:
@@ -359,13 +357,11 @@ class Deliveries:
             return
         owed = turns.take_owed()
         for at, session in enumerate(owed):
-            if outbox.searched > budget or outbox.written_in_all >= self.limits.memory_bytes // TURN_PART:
+            if outbox.searched > budget:
                 turns.owe_first(owed[at:])
                 return
             if not session.congested and self._sessions.get(session.number) is session:
-                before = len(outbox.deliveries)
                 self.drain_session(session, outbox, now)
-                outbox.count_written(before)
                 if self.has_waiting(session):
                     turns.owe(session)
 

@@ -78,7 +78,6 @@ class Outbox:
         disconnects: brokers whose extra link is no longer needed.
         refusals: what neighbours sent that is not believed.
         written: about how many bytes go to each session that gets many.
-        written_in_all: about how many bytes go to all sessions together, counted once they may be very many.
         searched: about how many nanoseconds the search for rows of queues took.
     """
 
@@ -99,7 +98,6 @@ class Outbox:
         "stops",
         "unstorable",
         "written",
-        "written_in_all",
     )
 
     def __init__(self) -> None:
@@ -108,7 +106,7 @@ class Outbox:
         self.resumes: list[int] = []
         self.stops: list[Subscription] = []
         self.closes: list[tuple[int, str]] = []
-        self.refused = self.searched = self.written_in_all = 0
+        self.refused = self.searched = 0
         self.unstorable = ""
         self.written: dict[int, int] = {}
         self._measured: Batch | None = None
@@ -130,11 +128,6 @@ class Outbox:
     def size_of(self, subscription: Subscription, batch: Batch, count: int) -> int:
         """Return about how many bytes so many rows of a batch are for a subscription: each names it."""
         return count * (self.largest_row(batch) + len(subscription.key))
-
-    def count_written(self, first: int) -> None:
-        """Count the bytes of the deliveries from one on, for all sessions together."""
-        sizes = (self.size_of(each.subscription, each.batch, len(each.rows)) for each in self.deliveries[first:])
-        self.written_in_all += sum(sizes)
 
     def add(self, other: Outbox) -> None:
         """Append what another call has filled."""

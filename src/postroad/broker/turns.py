@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from postroad.broker.sessions import Session
     from postroad.messages import Batch
 
-__all__ = ["MAX_UNFINISHED_BYTES", "MAX_WRITTEN_BYTES", "TURN_PART", "Turns", "Work"]
+__all__ = ["MAX_UNFINISHED_BYTES", "MAX_WRITTEN_BYTES", "Turns", "Work"]
 
 # What arrived over links and waits for its turn. Sessions are paused when something of theirs waits, so they leave one
 # read each; links are always read. Beyond this limit the work is done at once, and all others wait as long as it takes.
@@ -33,11 +33,6 @@ MAX_UNFINISHED_BYTES = 64 * 1024 * 1024
 # session with thousands of subscriptions that all want one large message would be written gigabytes at once. A few
 # times what a connection's own buffer takes before it is full.
 MAX_WRITTEN_BYTES = 4 * 1024 * 1024
-
-# What one turn writes to all sessions together, as a part of `limits.memory_bytes`, once for what need not be measured
-# and once for what is: the rest goes through queues. Otherwise one message of 16 MiB for a thousand subscribers that do
-# not read would be written out a thousand times before anybody could be closed for it.
-TURN_PART = 4
 
 
 class Work(NamedTuple):
