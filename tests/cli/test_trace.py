@@ -139,7 +139,7 @@ def test_a_journey_of_thousands_of_brokers_is_drawn() -> None:
 
 def test_text_of_clients_is_shown_as_it_is_and_never_as_pictures_or_colours(capsys: pytest.CaptureFixture[str]) -> None:
     origin = {"broker": 1, "publisher": 7, "name": ":bomb: [red]x[/]", "time": 0}
-    _show(a_journey(origin=origin, pruned=[], gaps=[], silent=[]), False)
+    _show(a_journey(origin=origin, pruned=[], gaps=[], silent=[], stops=[{**STOP, "dropped": []}]), False)
     assert "(:bomb: [red]x[/])" in capsys.readouterr().out
 
 
