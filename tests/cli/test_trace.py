@@ -205,14 +205,14 @@ def test_late_message_is_told_with_how_long_it_waited(waited: int, told: str) ->
     journey = a_journey()
     late = DROP | {"reason": Detour.HANDED_LATE, "at": journey["origin"]["time"] + waited}
     tree = journey_tree(a_journey(stops=[{**STOP, "dropped": [late]}]))
-    assert f", {told} after it was published" in str(tree.children[1].children[0].label)
+    assert f", {told} after it was published" in unstyled(tree.children[1].children[0])
 
 
 def test_waiting_message_is_told_since_when() -> None:
     one = {"subscription": 3, "doubt": 0}
     tree = journey_tree(a_journey(stops=[{**STOP, "dropped": [], "waiting": [one], "window": [60_000, 60_000]}]))
-    said = "subscription 3: [yellow]waits in its queue[/] since 1970-01-01 00:01:00.000 UTC"
-    assert str(tree.children[1].children[0].label) == said
+    said = "subscription 3: waits in its queue since 1970-01-01 00:01:00.000 UTC"
+    assert unstyled(tree.children[1].children[0]) == said
 
 
 def test_message_of_a_queue_that_was_refused_and_then_acknowledged_is_told_as_acknowledged() -> None:
