@@ -9,6 +9,7 @@ probe each filter in one call for all ids of its origin and minute.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -40,7 +41,6 @@ from postroad.trail.locations import location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -303,7 +303,7 @@ class _Brought(NamedTuple):
 
 def _brought(run: JobRun[TraceOptions], limits: tuple[int, int]) -> _Brought | None:
     """Return what the driver can read itself of a question; None if it is large, or has aliases to look up."""
-    asked, whole = read_few(run.options.ids, limits), run.sources
+    asked, whole = read_few(Path(run.options.ids), limits), run.sources
     if asked is None:
         return None
     unknown = asked.filter(pc.is_null(asked.column("origin")))
