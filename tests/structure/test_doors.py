@@ -153,6 +153,7 @@ INNER: dict[str, set[str]] = {
         "locations",
         "manifest",
         "paths",
+        "shipped_files",
         "shipper",
         "spots",
     },

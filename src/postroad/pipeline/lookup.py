@@ -52,7 +52,7 @@ _SPREADS = (
 )
 
 
-class _Asked:
+class _AskedIds:
     """The ids of a question, each once, to look up rows by."""
 
     def __init__(self, ids: Any) -> None:
@@ -163,7 +163,7 @@ def _with_writer(rows: Any, broker: int, path: str) -> Any:
     return rows
 
 
-def _asked_rows(root: Location, name: str, files: Iterable[SourceFile], asked: _Asked, reads: Reads) -> Iterator[Any]:
+def _asked_rows(root: Location, name: str, files: Iterable[SourceFile], asked: _AskedIds, reads: Reads) -> Iterator[Any]:
     """Yield those rows of files that may be about asked ids."""
     schema = SCHEMAS[name]
     for broker, entry in files:
@@ -220,7 +220,7 @@ def evidence_of(
     for one in files:
         by_table.setdefault(one.entry.table, []).append(one)
     reads = reads or Reads()
-    asked = _Asked(questions)
+    asked = _AskedIds(questions)
     parts, places = [as_evidence(questions, ASKED)], [asked.place_of_question]
     for name, (source, renamed) in EXACT.items():
         found = list(_asked_rows(root, name, by_table.get(name, ()), asked, reads))
@@ -249,7 +249,7 @@ def _together(parts: list[Any], places: Ints) -> Any:
     return rows.take(pa.array(order[int((places < 0).sum()) :])).combine_chunks()
 
 
-def _hits(context: Context, asked: _Asked, filters: Any) -> Iterator[Any]:
+def _hits(context: Context, asked: _AskedIds, filters: Any) -> Iterator[Any]:
     """Yield what filters say, origin by origin and minute by minute."""
     origin, time = asked.columns[:2]
     minute = time // SPOT_MS
