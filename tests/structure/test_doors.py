@@ -153,7 +153,6 @@ INNER: dict[str, set[str]] = {
         "locations",
         "manifest",
         "paths",
-        "shipped_files",
         "shipper",
         "spots",
     },

@@ -163,7 +163,9 @@ def _with_writer(rows: Any, broker: int, path: str) -> Any:
     return rows
 
 
-def _asked_rows(root: Location, name: str, files: Iterable[SourceFile], asked: _AskedIds, reads: Reads) -> Iterator[Any]:
+def _asked_rows(
+    root: Location, name: str, files: Iterable[SourceFile], asked: _AskedIds, reads: Reads
+) -> Iterator[Any]:
     """Yield those rows of files that may be about asked ids."""
     schema = SCHEMAS[name]
     for broker, entry in files:
