@@ -27,7 +27,8 @@ def keep_rounds(folder: Path, rounds: Mapping[str, Sequence[Round]]) -> None:
                     name = f"{number}.{part}.{place}"
                     arrays[f"{name}.run"] = np.array([run.burst, run.seconds])
                     arrays |= {f"{name}.{column}": values for column, values in run.passed._asdict().items()}
-        np.savez_compressed(folder / f"{kind}.npz", **arrays)
+        # Names of columns are no options of numpy's: they have dots.
+        np.savez_compressed(folder / f"{kind}.npz", **arrays)  # type: ignore[arg-type]
 
 
 def kept_rounds(folder: Path, kinds: Sequence[str]) -> dict[str, list[Round]]:

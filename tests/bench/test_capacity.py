@@ -88,9 +88,9 @@ def made_rounds(kind: Kind, costs: LoopCosts, count: int) -> tuple[float, list[R
 
 
 def test_loads_that_a_loop_serves_are_predicted_from_other_loads() -> None:
-    # Runs of three pauses, eight times a second.
-    begins = (0.125 * np.arange(8)[:, None] + np.array([0.05, 0.054, 0.058])).ravel()
-    pauses = [PauseSeries(1e4, 1.0, begins, np.full(len(begins), 3e-3))]
+    # Two pauses in a row, eight times a second.
+    begins = (0.125 * np.arange(8)[:, None] + np.array([0.05, 0.053])).ravel()
+    pauses = [PauseSeries(1e4, 1.0, begins, np.full(len(begins), 2e-3))]
     costs = LoopCosts(150e-6, 15e-6, 40e-6, pauses=pauses)
     loads = []
     for kind in KINDS:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from postroad.server.time_slice import SLICE_NANOSECONDS
+from postroad.server.time_slice import SLICE_NANOSECONDS, ask_for_short_slices
 
 # Linux from 6.12 on grants them, on processors whose number of the system call is known.
 RELEASE = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in platform.release().split(".")[:2])
@@ -45,14 +45,10 @@ def test_the_thread_that_asks_gets_short_slices_and_its_threads_have_usual_ones(
 
 
 def test_a_policy_that_an_operator_chose_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from postroad.server import time_slice
-
     monkeypatch.setattr(os, "sched_getscheduler", lambda pid: os.SCHED_BATCH)
-    assert not time_slice.ask_for_short_slices()
+    assert not ask_for_short_slices()
 
 
 def test_a_processor_without_a_known_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    from postroad.server import time_slice
-
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    assert not time_slice.ask_for_short_slices()
+    assert not ask_for_short_slices()
