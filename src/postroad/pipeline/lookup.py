@@ -58,8 +58,8 @@ class _AskedIds:
     def __init__(self, ids: Any) -> None:
         columns = _numbers(ids)
         self._seed, known, first, which = _distinct(columns)
-        # By origin and time: neighbours in the answers are then neighbours in the files, which compress better.
-        order = np.lexsort((columns[1][first], columns[0][first]))
+        # By time, as answers are given; neighbours in them are then neighbours in the files, which compress better.
+        order = np.lexsort([columns[place][first] for place in (3, 2, 0, 1)])
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         self._hashes, self._place = known, rank
@@ -253,9 +253,9 @@ def _together(parts: list[Any], places: Ints) -> Any:
 
 def _hits(context: Context, asked: _AskedIds, filters: Any) -> Iterator[Any]:
     """Yield what filters say, origin by origin and minute by minute."""
-    origin, time = asked.columns[:2]
-    minute = time // SPOT_MS
-    # The ids are sorted by both.
+    order = np.lexsort((asked.columns[1], asked.columns[0]))
+    sorted_ids = [column[order] for column in asked.columns]
+    origin, minute = sorted_ids[0], sorted_ids[1] // SPOT_MS
     begins = np.flatnonzero((np.diff(origin, prepend=-1) != 0) | (np.diff(minute, prepend=-1) != 0))
     ends = np.append(begins[1:], len(origin))
     filters = filters.filter(pa.array(_may_cover(filters, Spots.of(origin, minute))))
@@ -269,7 +269,7 @@ def _hits(context: Context, asked: _AskedIds, filters: Any) -> Iterator[Any]:
         for row in late:
             here[row] |= of_filters[row] == at and bool((singles[row] == spot).any())
         if here.any():
-            arrays = [pa.array(column[begin:end]) for column in asked.columns]
+            arrays = [pa.array(column[begin:end]) for column in sorted_ids]
             ids = pa.table([*arrays[:3], arrays[3].cast(pa.int32())], names=list(ID))
             yield hits_of(context, ids, filters.filter(pa.array(here)).select(list(FILTER_COLUMNS)))
 
