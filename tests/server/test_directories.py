@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import logging
 import os
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,10 @@ def test_all_that_a_broker_writes_is_for_its_owner_or_its_group(
         run(talk)
     finally:
         os.umask(before)
+    # Stored messages are for the owner alone, whoever may read the record; the folder inherits the set-group-ID bit.
+    store = tmp_path / "data" / "store"
+    assert {mode & 0o777 for mode in modes(store)} == {0o700, 0o600}
+    shutil.rmtree(store)
     for name in ("data", "trail"):
         assert modes(tmp_path / name) == expected
     assert any((tmp_path / "trail" / "passages").rglob("*.parquet"))
