@@ -28,7 +28,7 @@ def keep_rounds(folder: Path, rounds: Mapping[str, Sequence[Round]]) -> None:
                     arrays[f"{name}.run"] = np.array([run.burst, run.seconds])
                     arrays |= {f"{name}.{column}": values for column, values in run.passed._asdict().items()}
         # Names of columns are no options of numpy's: they have dots.
-        np.savez_compressed(folder / f"{kind}.npz", **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(folder / f"{kind}.npz", **arrays)
 
 
 def kept_rounds(folder: Path, kinds: Sequence[str]) -> dict[str, list[Round]]:
