@@ -145,7 +145,7 @@ def read_config(path: Path) -> BrokerConfig:
     if "users" in settings:
         raise ConfigError(f"{path}: {_plain_users(settings['users'], path)}")
     if place := _nul_in(settings):
-        raise ConfigError(f"{path}: a text has a NUL character, and no name of a file or host has one (at `{place}`)")
+        raise ConfigError(f"{path}: a text has a NUL character, which no setting may have (at `{place}`)")
     try:
         config = msgspec.convert(settings, BrokerConfig)
         config.tracking.histories()
