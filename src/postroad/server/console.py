@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from postroad.server.admin_client import AdminClientError
+from postroad.client import HttpError
 from postroad.server.http import HttpResponse, json_response
 from postroad.server.status import status
 
@@ -230,5 +230,5 @@ async def _ask(client: AdminClient, address: str, now: int) -> dict[str, Any] | 
             report, queues, durables = await asyncio.gather(*(client.page(address, path) for path in pages))
         return _broker(report, now, queues["queues"], durables["subscriptions"])
     # Another program may have the port, and send anything.
-    except (AdminClientError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, *_NO_STATUS):
+    except (HttpError, OSError, *_NO_STATUS):
         return None
