@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from postroad.messages import Batch, Untyped, encode_batch, encode_envelopes
 from postroad.messages.columns import BODY, EXPIRY, METADATA, PRIORITY, TOPIC
+from postroad.messages.envelope import ENVELOPE_BYTES
 from postroad.messages.id_columns import TIME_SHIFT
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ ARCHIVE_SCHEMA = pa.schema(
     ]
 )
 
-_ENVELOPE = 40
 _ID_TEXT = 35
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 # Where the 32 digits of an id stand in its text; a dash stands in the other places.
@@ -58,7 +58,7 @@ def archive_table(batch: Batch) -> pa.Table:
         pa.array(batch.envelopes[:, PRIORITY].astype(np.int32)),
         pa.array(expiry, pa.timestamp("ms", "UTC"), mask=expiry == 0),
         _texts(pa.binary(), *_gathered(batch, BODY)),
-        _texts(pa.binary(), encode_envelopes(bare), np.full(count, _ENVELOPE)),
+        _texts(pa.binary(), encode_envelopes(bare), np.full(count, ENVELOPE_BYTES)),
         _texts(pa.binary(), encoded, lengths),
     ]
     return pa.Table.from_arrays(columns, schema=ARCHIVE_SCHEMA)

@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from postroad.messages.id_columns import id_fields
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -60,9 +62,6 @@ RAW_SCHEMAS: dict[str, pa.Schema] = {
     ),
     "measures": pa.schema([("name", pa.string()), ("value", pa.float64()), ("unit", pa.string())]),
 }
-_COUNTER_BITS = 16
-_LOW_32 = np.uint64(0xFFFFFFFF)
-_LOW_16 = np.uint64(0xFFFF)
 
 
 class LinkSample(NamedTuple):
@@ -178,13 +177,7 @@ _NOTHING = np.zeros(0, np.int64)
 def _id_columns(parts: list[NDArray[np.uint64]]) -> dict[str, Any]:
     """Return the halves of ids as the columns of the trail."""
     ids = np.concatenate(parts) if parts else np.zeros((0, 2), np.uint64)
-    head, tail = ids[:, 0], ids[:, 1]
-    return {
-        "origin": (head & _LOW_32).astype(np.int64),
-        "publisher": (head >> np.uint64(32)).astype(np.int64),
-        "time": (tail >> np.uint64(_COUNTER_BITS)).astype(np.int64),
-        "counter": (tail & _LOW_16).astype(np.int64),
-    }
+    return dict(zip(("origin", "time", "publisher", "counter"), id_fields(ids), strict=True))
 
 
 def _transposed(table: str, rows: list[tuple[Any, ...]]) -> Mapping[str, Any]:

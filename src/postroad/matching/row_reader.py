@@ -54,6 +54,7 @@ from postroad.matching.store import find_number, find_text
 from postroad.matching.table_hash import constraint_key, hash_bytes, name_key, same_bytes
 from postroad.messages.columns import ATTRIBUTES, HEADERS, PRIORITY
 from postroad.messages.fields import ID_TEXT_BYTES, entry_at, integer_at, line_at, put_id_text, unescape_into
+from postroad.messages.id_columns import TIME_SHIFT
 from postroad.messages.numbers import HARD, INTEGER, NOT_A_NUMBER, parse_number
 from postroad.messages.values import Tag
 
@@ -309,7 +310,7 @@ def read_derived(
             form = np.int64(IS_TEXT | IN_SCRATCH)
             put_text(secret, reading, store, scratch, attribute, form, 0, ID_TEXT_BYTES)
         else:
-            number = priority if attribute == PRIORITY_ATTRIBUTE else np.int64(lower >> np.uint64(16))
+            number = priority if attribute == PRIORITY_ATTRIBUTE else np.int64(lower >> TIME_SHIFT)
             reading.values[attribute, TEXT_HIT] = -1
             put_number(secret, reading, store, attribute, 0, number, 0.0)
     return count

@@ -1,7 +1,8 @@
-"""`MessageId`: the 16 bytes every message is known by.
+"""`MessageId`: the 16 bytes that identify a message.
 
 An id is (publisher u32, broker u32, time u48 in Unix ms, counter u16), big-endian, so that bytes, text and tuples sort
-alike: by publisher, then broker, then time. This module needs no numpy: commands that ask a broker start without.
+alike: by publisher, then broker, then time. This module does not import numpy: commands start
+sooner without.
 """
 
 from __future__ import annotations
@@ -11,9 +12,21 @@ from dataclasses import dataclass
 
 from postroad.messages.errors import DecodeError, MessageError
 
-__all__ = ["COUNTER_BITS", "COUNTER_MASK", "ID_BYTES", "LARGEST_TAIL", "LARGEST_TIME", "MessageId", "check_field"]
+__all__ = [
+    "COUNTER_BITS",
+    "COUNTER_MASK",
+    "ID_BYTES",
+    "LARGEST_TAIL",
+    "LARGEST_TIME",
+    "ORIGIN_BITS",
+    "ORIGIN_MASK",
+    "MessageId",
+    "check_field",
+]
 
 ID_BYTES = 16
+ORIGIN_BITS = 32
+ORIGIN_MASK = 2**32 - 1
 COUNTER_BITS = 16
 COUNTER_MASK = 0xFFFF
 _LARGEST_U32 = 2**32 - 1
@@ -24,7 +37,7 @@ _TEXT = re.compile(r"([0-9a-f]{8})-([0-9a-f]{8})-([0-9a-f]{12})-([0-9a-f]{4})")
 
 @dataclass(frozen=True, order=True, slots=True)
 class MessageId:
-    """Who sent a message through which broker, and when; `bytes(id)` and `str(id)` are its two written forms."""
+    """Who sent a message through which broker, and when; `bytes(id)` and `str(id)` encode it."""
 
     publisher: int
     broker: int
@@ -46,7 +59,7 @@ class MessageId:
     @property
     def head(self) -> int:
         """The first 8 bytes as a number: the first column of `Batch.ids`."""
-        return self.publisher << 32 | self.broker
+        return self.publisher << ORIGIN_BITS | self.broker
 
     @property
     def tail(self) -> int:
@@ -55,19 +68,19 @@ class MessageId:
 
     @classmethod
     def of(cls, head: int, tail: int) -> MessageId:
-        """The id whose two halves are these numbers, as in a row of `Batch.ids`."""
-        return cls(head >> 32, head & _LARGEST_U32, tail >> COUNTER_BITS, tail & COUNTER_MASK)
+        """Return the id with these two halves, as in a row of `Batch.ids`."""
+        return cls(head >> ORIGIN_BITS, head & ORIGIN_MASK, tail >> COUNTER_BITS, tail & COUNTER_MASK)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MessageId:
-        """Read the 16 bytes of an id."""
+        """Decode the 16 bytes of an id."""
         if len(data) != ID_BYTES:
             raise DecodeError(f"a message id has {ID_BYTES} bytes, this has {len(data)}")
         return cls.of(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
 
     @classmethod
     def parse(cls, text: str) -> MessageId:
-        """Read the text form: lower-case hexadecimal, 8-8-12-4 digits."""
+        """Decode the text form: lower-case hexadecimal, 8-8-12-4 digits."""
         found = _TEXT.fullmatch(text)
         if found is None:
             shown = text if len(text) <= 60 else text[:57] + "..."
@@ -79,7 +92,7 @@ class MessageId:
 
 
 def check_field(field: str, value: int, largest: int) -> None:
-    """Refuse a number that a field of an id cannot have."""
+    """Raise `MessageError` for a number that a field of an id cannot hold."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise MessageError(f"a message id's {field} is an integer, not {type(value).__name__}")
     if not 0 <= value <= largest:

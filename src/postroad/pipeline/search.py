@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from postroad.messages.identity import COUNTER_BITS
 from postroad.pipeline.probes import FILTER_COLUMNS, HITS_SCHEMA, hits_of
 from postroad.pipeline.tables import ID
 
@@ -123,7 +124,7 @@ def _words(rows: Any) -> NDArray[np.void]:
     """Return the ids of rows, each as one comparable value; they share their origin."""
     words = np.empty((rows.num_rows, 2), np.int64)
     words[:, 0] = rows.column("publisher").to_numpy()
-    words[:, 1] = rows.column("time").to_numpy() << 16 | rows.column("counter").to_numpy()
+    words[:, 1] = rows.column("time").to_numpy() << COUNTER_BITS | rows.column("counter").to_numpy()
     return words.view("V16").ravel()
 
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from postroad.kernels import kernel
 from postroad.messages.columns import SOURCE
+from postroad.messages.id_columns import ORIGIN
+from postroad.messages.identity import ORIGIN_MASK
 from postroad.routing.destinations import Destinations
 from postroad.routing.errors import RoutingError
 from postroad.topology import LARGEST_BROKER
@@ -57,7 +59,7 @@ class Origins:
         if forged >= 0:
             raise RoutingError(
                 f"broker {link} sent a message that entered at broker {int(batch.envelopes[forged, SOURCE])} with an "
-                f"id of broker {int(batch.ids[forged, 0]) & 0xFFFFFFFF}"
+                f"id of broker {int(batch.ids[forged, 0]) & ORIGIN_MASK}"
             )
         if not left_out:
             return Believed(batch, destinations, 0)
@@ -79,7 +81,7 @@ def _judge(ids: Ids, envelopes: Envelopes, listed: Bytes, fits: Flags) -> tuple[
     left_out = 0
     for row in range(len(fits)):
         source = envelopes[row, SOURCE]
-        if np.int64(ids[row, 0] & np.uint64(0xFFFFFFFF)) != source:
+        if np.int64(ids[row, 0] & ORIGIN) != source:
             return row, left_out
         fits[row] = 0 <= source < len(listed) and listed[source] != 0
         left_out += not fits[row]

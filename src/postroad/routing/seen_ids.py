@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.kernels import Int, device, fold_product, kernel
+from postroad.messages.id_columns import ORIGIN
 from postroad.routing.errors import RoutingError
 from postroad.routing.floors import HIGHEST, MAX_PUBLISHERS, Floors
 
@@ -61,7 +62,6 @@ _MAX_EVICTED = 65_536
 # The secret of a window that is given none: in tests and in the simulation the same in every run.
 FIXED_SECRET = 0x9E3779B97F4A7C15
 
-_BROKER = np.uint64(0xFFFFFFFF)
 _ID_BITS = np.uint64(6)
 _IN_BLOCK = np.uint64(63)
 _ONE = np.uint64(1)
@@ -166,7 +166,7 @@ class SeenIds:
         return WindowStatistics(len(self._origins), self._places, self._refused, self._forgotten, self._doubtful)
 
     def _admit_origins(self, ids: Words, rows: Integers, fresh: Flags, now: int) -> Flags | None:
-        origins = ids[rows, 0] & _BROKER
+        origins = ids[rows, 0] & ORIGIN
         doubtful = np.zeros(len(rows), np.bool_)
         for origin in np.unique(origins).tolist():
             places = np.flatnonzero(origins == origin)
@@ -316,9 +316,9 @@ def _find(secret: np.uint64, head: np.uint64, block: np.uint64, heads: Halves, b
 @kernel("int64(uint64[:, ::1], int64[::1])", allocates=False)
 def _common_origin(ids: Words, rows: Integers) -> int:
     """The origin of all rows, of which there are some; -1 when they have several."""
-    origin = ids[rows[0], 0] & _BROKER
+    origin = ids[rows[0], 0] & ORIGIN
     for place in range(1, len(rows)):
-        if ids[rows[place], 0] & _BROKER != origin:
+        if ids[rows[place], 0] & ORIGIN != origin:
             return -1
     return int(origin)
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.messages.id_columns import TIME_SHIFT
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -38,7 +40,6 @@ MOST_POINTS = 120
 # Older counts of topics are halved after this many samples.
 FADE_SAMPLES = 600
 
-_COUNTER_BITS = np.uint64(16)
 _BUCKETS_MS = np.array(BUCKETS) * 1_000
 
 
@@ -144,7 +145,7 @@ class Observation:
             self._topics = Counter({topic: count // 2 for topic, count in self._topics.items() if count > 1})
         self._close_point(now)
         for delivery in outbox.deliveries[:ROWS_PER_SAMPLE]:
-            times = (delivery.batch.ids[delivery.rows[:ROWS_PER_SAMPLE], 1] >> _COUNTER_BITS).astype(np.int64)
+            times = (delivery.batch.ids[delivery.rows[:ROWS_PER_SAMPLE], 1] >> TIME_SHIFT).astype(np.int64)
             latencies = np.maximum(0, now - times)
             self._latencies += latencies.tolist()
             self._latency_ms += int(latencies.sum())

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.filters import mix64
+from postroad.messages.id_columns import ORIGIN
+from postroad.messages.identity import COUNTER_BITS, ORIGIN_MASK
 from postroad.tracking.history import KINDS, MAX_SINGLES, NUMBERED, History, HistoryName
 from postroad.tracking.history_kernels import REPORT, TAKEN
 from postroad.tracking.history_recorder import KeepingRecorder
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["HistoryRecorder"]
 
 _NOTHING = np.uint64(0)
-_LOW_WORD = 0xFFFFFFFF
-_COUNTER_BITS = 16
 # A job costs several ms of the processor, however little is in it. At full speed, with histories full all the time, a
 # short `linger` would make one of every look; nothing that is younger than `interval` is in such a hurry.
 _BETWEEN_JOBS = 1_000  # ms
@@ -95,26 +95,26 @@ class HistoryRecorder(KeepingRecorder):
             self._late = np.zeros(2 * len(rows), np.int64)
         first, ordered = 0, False
         while first < len(rows):
-            origin = ids.item(rows.item(first), 0) & _LOW_WORD
+            origin = ids.item(rows.item(first), 0) & ORIGIN_MASK
             history = self._open.get((kind, origin, subject))
             if history is None:
                 history = self._begin(HistoryName(kind, origin, subject), now)
             self._take(history, ids, rows, first, derived, now, tolerance)
             first += self._report.item(TAKEN)
             self._note_times(history)
-            if first < len(rows) and not ordered and ids.item(rows.item(first), 0) & _LOW_WORD != origin:
+            if first < len(rows) and not ordered and ids.item(rows.item(first), 0) & ORIGIN_MASK != origin:
                 # Several origins: what is left, one origin after the other.
                 rest = rows[first:]
-                rows, first, ordered = rest[np.argsort(ids[rest, 0] & np.uint64(_LOW_WORD), kind="stable")], 0, True
+                rows, first, ordered = rest[np.argsort(ids[rest, 0] & ORIGIN, kind="stable")], 0, True
         self._make_room()
 
     def _record_run(self, kind: int, number: int, run: tuple[int, int], left: int, now: int) -> bool:
         """Record a run of consecutive ids if all are within the tolerance; returns whether they are."""
         apart, numbered, tolerance = self._ways[kind]
         head, tail = run
-        if now - (tail >> _COUNTER_BITS) > tolerance or ((tail + left - 1) >> _COUNTER_BITS) - now > tolerance:
+        if now - (tail >> COUNTER_BITS) > tolerance or ((tail + left - 1) >> COUNTER_BITS) - now > tolerance:
             return False
-        name = (kind, head & _LOW_WORD, number if apart else 0)
+        name = (kind, head & ORIGIN_MASK, number if apart else 0)
         mixed = self._mixed_number(number) if numbered else _NOTHING
         capacity, begun = self._most, False
         while left:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.messages.identity import COUNTER_BITS
 from postroad.tracking.id_runs import IdRuns
 from postroad.tracking.segments import HistoryKind
 
@@ -19,7 +20,6 @@ __all__ = ["KINDS", "MAX_SINGLES", "NUMBERED", "History", "HistoryName"]
 MAX_SINGLES = 65_536
 # An empty range: nothing lies in it, and any time widens it to itself.
 _NEVER_FROM, _NEVER_TO = 1 << 62, -1
-_COUNTER_BITS = 16
 
 # Kinds whose keys are about a neighbour or a subscription too.
 NUMBERED = frozenset(
@@ -76,7 +76,7 @@ class History:
             self.runs = IdRuns(self.is_derived)
         self.runs.add(head, tail, count, mixed)
         self.entries += count
-        begins, ends = tail >> _COUNTER_BITS, (tail + count - 1) >> _COUNTER_BITS
+        begins, ends = tail >> COUNTER_BITS, (tail + count - 1) >> COUNTER_BITS
         if begins < self.time_from:
             self.time_from = begins
         if ends > self.time_to:

@@ -17,6 +17,7 @@ import numpy as np
 from postroad.filters.bloom import add_words
 from postroad.filters.hashes import id_word, mix_word
 from postroad.kernels import Int, Truth, device, kernel
+from postroad.messages.id_columns import ORIGIN, TIME_SHIFT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +34,8 @@ TAKEN, EARLIEST, LATEST, LATES = range(4)
 REPORT = 4
 PIECE = 256  # rows in a piece: their ids and keys stay in the fastest cache
 
-_LOW_WORD = np.uint64(0xFFFFFFFF)
 # An empty range of times.
 _NO_TIMES_FROM = 1 << 62
-_COUNTER_BITS = np.uint64(16)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
@@ -57,7 +56,7 @@ def _note_times(
     earliest, latest, lates = report[EARLIEST], report[LATEST], report[LATES]
     last = np.int64(-1)
     for at in range(first, first + count):
-        time = np.int64(flat[2 * rows[at] + 1] >> _COUNTER_BITS)
+        time = np.int64(flat[2 * rows[at] + 1] >> TIME_SHIFT)
         # Ids of one batch mostly bear the same few times.
         if time == last:
             continue
@@ -76,17 +75,17 @@ def _look(
 ) -> Int:
     """How many of the rows, from the first on, have the origin of the first; adds their times to the report."""
     begin = np.uint64(rows[first]) << _ONE
-    origin = flat[begin] & _LOW_WORD
+    origin = flat[begin] & ORIGIN
     others, earliest, latest = _ZERO, ~_ZERO, _ZERO
     for at in range(count):
         place = begin + (at << _ONE) if run else np.uint64(rows[first + at]) << _ONE
         others |= flat[place] ^ origin
         earliest, latest = min(earliest, flat[place + _ONE]), max(latest, flat[place + _ONE])
-    begins, ends = np.int64(earliest >> _COUNTER_BITS), np.int64(latest >> _COUNTER_BITS)
-    if others & _LOW_WORD != _ZERO:
+    begins, ends = np.int64(earliest >> TIME_SHIFT), np.int64(latest >> TIME_SHIFT)
+    if others & ORIGIN != _ZERO:
         # Some row has another origin, so this ends before the piece does.
         count = _ZERO
-        while flat[2 * rows[first + count]] & _LOW_WORD == origin:
+        while flat[2 * rows[first + count]] & ORIGIN == origin:
             count += _ONE
     elif now - begins <= tolerance and ends - now <= tolerance:
         report[EARLIEST], report[LATEST] = min(report[EARLIEST], begins), max(report[LATEST], ends)
@@ -156,10 +155,10 @@ def take_keys(
     report[EARLIEST], report[LATEST], report[LATES] = _NO_TIMES_FROM, -1, 0
     # The compiler does not see that a row has two words: to flat words it can apply vectors.
     flat = ids.reshape(ids.size)
-    origin = flat[2 * rows[first]] & _LOW_WORD
+    origin = flat[2 * rows[first]] & ORIGIN
     end = min(len(rows), first + len(keys))
     at = first
-    while at < end and flat[2 * rows[at]] & _LOW_WORD == origin:
+    while at < end and flat[2 * rows[at]] & ORIGIN == origin:
         at += _take_piece(flat, rows, at, end, derived, mixed, now, tolerance, keys, at - first, report, late)
     report[TAKEN] = at - first
 
@@ -194,10 +193,10 @@ def take_bits(
     report[EARLIEST], report[LATEST], report[LATES] = _NO_TIMES_FROM, -1, 0
     # The compiler does not see that a row has two words: to flat words it can apply vectors.
     flat = ids.reshape(ids.size)
-    origin = flat[2 * rows[first]] & _LOW_WORD
+    origin = flat[2 * rows[first]] & ORIGIN
     end = min(len(rows), first + room)
     at = first
-    while at < end and flat[2 * rows[at]] & _LOW_WORD == origin:
+    while at < end and flat[2 * rows[at]] & ORIGIN == origin:
         count = _take_piece(flat, rows, at, end, derived, mixed, now, tolerance, scratch, 0, report, late)
         add_words(words, m, k, scratch, count)
         at += count

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import Int, kernel
+from postroad.messages.id_columns import TIME_SHIFT
+from postroad.messages.identity import COUNTER_BITS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +27,6 @@ __all__ = ["LATENCY_BUCKETS", "LATENCY_GROWTH", "LatencySketch", "bucket_limits"
 LATENCY_GROWTH = 1.1
 # 1.1 ** 255 ms is about a year: anything slower counts as that.
 LATENCY_BUCKETS = 256
-_COUNTER_BITS = 16
 
 
 def bucket_limits() -> NDArray[np.int64]:
@@ -41,7 +42,7 @@ def bucket_limits() -> NDArray[np.int64]:
 def _count(ids: NDArray[np.uint64], rows: Rows, now: Int, limits: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
     last, bucket = np.int64(-1), 0
     for index in range(len(rows)):
-        time = np.int64(ids[rows[index], 1] >> np.uint64(16))
+        time = np.int64(ids[rows[index], 1] >> TIME_SHIFT)
         # Ids of one batch mostly bear the same few times.
         if time != last:
             last = time
@@ -73,9 +74,9 @@ class LatencySketch:
     def add_run(self, tail: int, count: int, now: int) -> None:
         """The same for a run of consecutive ids, by the tail of the first."""
         while count > 0:
-            time = tail >> _COUNTER_BITS
+            time = tail >> COUNTER_BITS
             # Those that bear the same time.
-            alike = min(count, ((time + 1) << _COUNTER_BITS) - tail)
+            alike = min(count, ((time + 1) << COUNTER_BITS) - tail)
             self._run_counts[min(bisect_left(self._limit_list, now - time), LATENCY_BUCKETS - 1)] += alike
             tail += alike
             count -= alike

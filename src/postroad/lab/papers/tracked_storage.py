@@ -16,6 +16,7 @@ from postroad.filters import TABLE_2, Shape
 from postroad.lab.papers.table_2 import EFFECTIVE, INTERVALS, LIMITS, LOG_INTERVALS
 from postroad.lab.papers.tracked_strategies import strategies
 from postroad.messages import Batch
+from postroad.messages.id_columns import TIME_SHIFT, id_words
 from postroad.tracking import (
     BloomRecorder,
     ExactRecorder,
@@ -59,16 +60,13 @@ def traffic(seconds: int, seed: int = 1, rate: int = PUBLISHERS * PER_PUBLISHER)
     """Yield batches with their times; each publisher's messages are a Poisson process, stamped in ms."""
     random = np.random.default_rng(seed)
     times = np.sort(random.integers(0, seconds * 1_000, rate * seconds))
-    publishers = random.integers(1, PUBLISHERS + 1, len(times)).astype(np.uint64)
-    ids = np.empty((len(times), 2), np.uint64)
-    ids[:, 0] = publishers << np.uint64(32) | np.uint64(BROKER)
-    ids[:, 1] = (START + times).astype(np.uint64) << np.uint64(16)
+    publishers = random.integers(1, PUBLISHERS + 1, len(times))
     # Same publisher, same ms: the counter distinguishes them.
     order = np.lexsort((times, publishers))
-    again = np.zeros(len(times), np.uint64)
-    same = (np.diff(times[order]) == 0) & (np.diff(publishers[order].astype(np.int64)) == 0)
+    again = np.zeros(len(times), np.int32)
+    same = (np.diff(times[order]) == 0) & (np.diff(publishers[order]) == 0)
     again[order[1:][same]] = 1
-    ids[:, 1] += again
+    ids = id_words(np.full(len(times), BROKER, np.int64), START + times, publishers, again)
     blank = Batch.build([("t",)])
     begin = 0
     for now in range(STEP_MS, seconds * 1_000 + 1, STEP_MS):
@@ -91,9 +89,8 @@ def _size_of(segment: Segment) -> StoredSize | None:
     if isinstance(segment, FilterSegment):
         return _packed(segment.data + segment.singles.tobytes())
     if isinstance(segment, LogRecords):
-        heads = (segment.publisher << 32 | segment.origin).astype(">u8")
-        tails = (segment.time << 16 | segment.counter).astype(">u8")
-        return _packed(np.stack([heads, tails], axis=1).tobytes())
+        ids = id_words(segment.origin, segment.time, segment.publisher, segment.counter)
+        return _packed(ids.astype(">u8").tobytes())
     if isinstance(segment, Passages):
         return _size_of_passages(segment)
     return None
@@ -170,4 +167,4 @@ def paper_strategies(seconds: int = 60) -> list[KeptBuffers]:
     ids = np.concatenate([batch.ids for _, batch in traffic(seconds)])
     order = np.argsort(ids[:, 1], kind="stable")
     texts = ids[order].astype(">u8").view(np.uint8)
-    return strategies(texts, (ids[order, 1] >> np.uint64(16)).astype(np.int64) - START)
+    return strategies(texts, (ids[order, 1] >> TIME_SHIFT).astype(np.int64) - START)

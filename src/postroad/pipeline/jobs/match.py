@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.messages import decode_batch, decode_envelopes
+from postroad.messages.envelope import ENVELOPE_BYTES
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.job_run import SMALL_BYTES, JobReport, stopped_by_interrupts, told_error
 from postroad.pipeline.output import read_output, replace_output
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MatchOptions", "archived_batch", "match_archive", "matched", "run"]
 
-_ENVELOPE = 40
 # A task takes a tenth of a second to begin, and a second for a few million messages.
 TASK_ROWS = 500_000
 # What is written of a message that matches; its id leads to the rest.
@@ -79,8 +79,10 @@ def archived_batch(envelopes: pa.Array, encoded: pa.Array) -> Batch:
     """
     data, lengths, start = _bytes_of(encoded)
     heads, sizes, first = _bytes_of(envelopes)
-    if (sizes != _ENVELOPE).any():
-        raise PipelineError("an envelope of an archive does not have 40 bytes; was it written by `archive export`?")
+    if (sizes != ENVELOPE_BYTES).any():
+        raise PipelineError(
+            f"an envelope of an archive does not have {ENVELOPE_BYTES} bytes; was it written by `archive export`?"
+        )
     ids, columns, _ = decode_envelopes(heads, len(sizes), first)
     return decode_batch(data, lengths, start=start, ids=ids, envelopes=columns)
 
