@@ -95,7 +95,7 @@ def test_generator_runs_ahead_when_the_counter_is_used_up() -> None:
 def test_taking_many_equals_taking_one_by_one(steps: list[tuple[int, int]], used: int) -> None:
     one, many = IdGenerator(1, 2), IdGenerator(1, 2)
     for generator in (one, many):
-        generator.observe(MessageId(1, 2, 3, used))
+        generator.take(3, used + 1)
     last = MessageId(1, 2, 3, used)
     for now, count in steps:
         taken = [MessageId.of(*row) for row in many.take(now, count).tolist()]
@@ -110,16 +110,6 @@ def test_taking_many_equals_taking_one_by_one(steps: list[tuple[int, int]], used
 @example(0, 0)
 def test_generator_starts_not_before_a_time(not_before: int, now: int) -> None:
     assert IdGenerator(1, 2, not_before=not_before).next(now) == MessageId(1, 2, max(not_before, now), 0)
-
-
-def test_generator_goes_on_behind_an_observed_id() -> None:
-    generator = IdGenerator(1, 2)
-    generator.observe(MessageId(1, 2, 50, 9))
-    generator.observe(MessageId(1, 2, 40, 0))
-    assert generator.lead_ms == 0
-    assert generator.next(10) == MessageId(1, 2, 50, 10)
-    with pytest.raises(MessageError, match="belongs to publisher 1 at broker 3"):
-        generator.observe(MessageId(1, 3, 60, 0))
 
 
 @pytest.mark.parametrize("now", [-1, LAST_TIME + 1, 1.5])

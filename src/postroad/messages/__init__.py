@@ -45,7 +45,7 @@ __all__ = [
     "parse_number",
 ]
 
-# Imported when they are first asked for: a command that asks a broker about a message needs its id alone.
+# Imported when they are first used: a command that asks a broker about a message needs only ids.
 _LATER = {
     "AttributeTexts": "lookup",
     "Batch": "batch",

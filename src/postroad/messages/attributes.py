@@ -1,4 +1,4 @@
-"""Typed attributes in Python: writing and reading an attribute block, and the names JMS derives.
+"""Typed attributes in Python: encodes and decodes attribute blocks, and sets the attributes that JMS derives.
 
 The attributes of a message are the entries of its attribute block, then its header lines; the first occurrence of a
 name wins, which is STOMP's own rule for repeated headers.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DERIVED_NAMES", "attribute_block", "derived", "merge", "read_attributes"]
 
-# An attribute a client sends under one of these names is ignored by selectors: the broker knows better.
+# Selectors ignore an attribute that a client sends under one of these names, and use the broker's value.
 DERIVED_NAMES = ("JMSPriority", "JMSTimestamp", "JMSMessageID", "JMSCorrelationID", "JMSType")
 
 _ENTRY = struct.Struct("<BBH")
@@ -32,7 +32,7 @@ _FLOAT = struct.Struct("<d")
 
 
 def attribute_block(attributes: Mapping[str, Value], limit: int) -> bytes:
-    """The block for these attributes, in their order; `limit` is the most bytes it may have."""
+    """Return the block of these attributes, in their order, of at most `limit` bytes."""
     if not isinstance(attributes, Mapping):
         raise MessageError(f"attributes are a mapping of names to values, not {type(attributes).__name__}")
     parts: list[bytes] = []
@@ -81,7 +81,7 @@ def _encode_value(name: str, value: Value) -> tuple[int, bytes]:
 
 
 def read_attributes(block: bytes, row: int = 0, offset: int = 0) -> Iterator[tuple[str, Value]]:
-    """The entries of an attribute block in order; `row` and `offset` name the place in errors."""
+    """Yield the entries of an attribute block in order; errors name the place as `row` and `offset`."""
     at = 0
     while at < len(block):
         if at + _ENTRY.size > len(block):
@@ -125,7 +125,7 @@ def _decode_value(tag: int, data: bytes) -> Value:
 
 
 def merge(attributes: bytes, headers: bytes, row: int = 0, offsets: tuple[int, int] = (0, 0)) -> dict[str, Value]:
-    """All explicit attributes of a message: block entries, then header lines, the first of each name."""
+    """Return the attributes that the sender gave: block entries, then header lines, the first of each name."""
     found: dict[str, Value] = {}
     for name, value in read_attributes(attributes, row, offsets[0]):
         found.setdefault(name, value)
@@ -135,7 +135,7 @@ def merge(attributes: bytes, headers: bytes, row: int = 0, offsets: tuple[int, i
 
 
 def derived(attributes: Mapping[str, Value], identity: MessageId, priority: int) -> dict[str, Value]:
-    """The attributes a selector sees: the explicit ones, with the five JMS names set from what the broker knows."""
+    """Return what a selector sees: the attributes of the sender, with the five JMS names set by the broker."""
     seen = {name: value for name, value in attributes.items() if name not in DERIVED_NAMES}
     seen["JMSPriority"] = priority
     seen["JMSTimestamp"] = identity.time

@@ -1,7 +1,7 @@
 """`Batch`: many messages as one buffer and a few integer columns.
 
-The unit of the hot path. Nothing here is an object per message: a row is a line in each column. Text and bytes stay in
-the buffer they arrived in; a *span* is a pair of offsets into it. Kernels take the four arrays as they are.
+A batch is the unit of work. There is no object per message: message i is row i of each column. Text and bytes stay in
+the buffer in which they arrived; a *span* is a pair of offsets into it. Kernels take the four arrays as they are.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Batch:
     """Rows of messages over one buffer.
 
     Attributes:
-        buffer: uint8[:], contiguous; every span points into it. It may be read-only: kernels name it
-            `columns.BUFFER` in their signatures.
+        buffer: uint8[:], contiguous; every span points into it. It may be read-only, so kernels
+            declare it as `columns.BUFFER`.
         spans: int32[n, 10]; topic, typed attributes, header lines, body and metadata, as (start, end) pairs.
         ids: uint64[n, 2]; (publisher << 32 | broker, time << 16 | counter): the big-endian halves of the id.
         envelopes: int64[n, 5]; source broker, hop limit, flags, priority, expiry (Unix ms, 0 = never).
@@ -77,12 +77,12 @@ class Batch:
 
     @classmethod
     def build(cls, rows: Iterable[Draft | tuple[Any, ...]]) -> Batch:
-        """A batch of drafts; a plain tuple is read as the first fields: `Batch.build([("a.b", {"price": 7})])`."""
+        """Build a batch from drafts; a tuple has the first fields of one: `Batch.build([("a.b", {"price": 7})])`."""
         return cls(*pack(rows))
 
     @classmethod
     def concatenate(cls, batches: Sequence[Batch]) -> Batch:
-        """One batch with the rows of all, in order. Batches over one buffer go on sharing it, others are copied."""
+        """Join the rows of all batches, in order. The buffer is copied unless all batches share one."""
         filled = [batch for batch in batches if len(batch)]
         if not filled:
             return cls.build(())
@@ -95,7 +95,7 @@ class Batch:
         return cls(buffer, spans, ids, np.concatenate([batch.envelopes for batch in filled]))
 
     def take(self, rows: ArrayLike) -> Batch:
-        """The given rows, in the given order, over the same buffer. A boolean mask selects as in numpy."""
+        """Return the given rows, in the given order, over the same buffer. A boolean mask selects as in numpy."""
         chosen = np.asarray(rows)
         if chosen.ndim != 1:
             raise MessageError(f"rows are a list or a mask, not an array of shape {chosen.shape}")
@@ -104,7 +104,7 @@ class Batch:
         return Batch(self.buffer, self.spans[chosen], self.ids[chosen], self.envelopes[chosen])
 
     def message(self, row: int) -> Message:
-        """A view of one row; negative rows count from the end."""
+        """Return a view of one row; negative rows count from the end."""
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a batch of {len(self)}")
         return Message(self, row % len(self))

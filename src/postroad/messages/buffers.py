@@ -1,4 +1,4 @@
-"""Taking what a caller calls bytes, or lengths, as the arrays that kernels read."""
+"""Turns the bytes and lengths that callers pass into the arrays that kernels read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview | Bytes"
 
 
 def byte_array(data: Buffer) -> Bytes:
-    """The bytes as an array, without a copy. A bytearray cannot be resized as long as the array lives."""
+    """Return the bytes as an array, without a copy. A bytearray cannot be resized while the array lives."""
     if isinstance(data, np.ndarray):
         if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
             raise MessageError(f"a buffer is a contiguous uint8 array, not {data.dtype} of shape {data.shape}")
@@ -34,7 +34,7 @@ def byte_array(data: Buffer) -> Bytes:
 
 
 def length_array(lengths: ArrayLike) -> Lengths:
-    """Lengths as int32[:]; what does not fit names its row."""
+    """Return lengths as int32[:]; the error names the row of a length that does not fit."""
     if isinstance(lengths, np.ndarray) and lengths.dtype == np.int32 and lengths.ndim == 1:
         return np.ascontiguousarray(lengths)
     try:

@@ -1,9 +1,9 @@
 """Invisible characters: two names that look the same must be the same.
 
-Topics hold none of them, and neither do logins and the ids of subscriptions, which stand in logs, status pages and
-traces. Refused are blanks (White_Space), control and format characters (general categories Cc and Cf), what Unicode
-calls default-ignorable, and the blank of Braille. Format characters include those that turn the direction of the text
-around them. The joiners of Persian, of Indic scripts and of emoji are among them: a topic does without.
+They are refused in topics, logins and ids of subscriptions, which appear in logs, status pages and traces. They are
+blanks (White_Space), control and format characters (general categories Cc and Cf), what Unicode calls
+default-ignorable, and the blank of Braille. Format characters include those that change the direction of text, and the
+joiners of Persian, Indic scripts and emoji: a topic cannot contain these either.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["INVISIBLE", "first_invisible", "is_invisible", "shown"]
 
-# Beyond ASCII, in order, both ends included; Unicode 15.1. Written down rather than asked of `unicodedata`, whose
-# version is that of Python: brokers that run on different ones must agree on what a topic is.
+# Ranges beyond ASCII, ascending, both ends included; Unicode 15.1. `unicodedata` would depend on the version of Python,
+# and brokers that run different versions must agree on what a topic is.
 INVISIBLE = (
     (0x0080, 0x00A0),
     (0x00AD, 0x00AD),
@@ -62,7 +62,7 @@ _BUT_BLANKS = re.compile(f"[\x00-\x1f\x7f{_WIDE}]")
 
 
 def first_invisible(text: str, blanks: bool = False) -> int | None:
-    """Where the first character stands that cannot be seen; None where there is none.
+    """Return the offset of the first invisible character, or None.
 
     Args:
         text: a topic or a name.
@@ -73,14 +73,14 @@ def first_invisible(text: str, blanks: bool = False) -> int | None:
 
 
 def shown(character: str) -> str:
-    """How an error writes such a character."""
+    """Return how errors write an invisible character."""
     return f"U+{ord(character):04X}"
 
 
 @device
 def is_invisible(point: int) -> bool:
-    """Whether a code point beyond ASCII is one of them."""
-    # Both tables have one length, and `low` and `high` stay within it.
+    """Whether a code point beyond ASCII is invisible."""
+    # A binary search: 0 <= low <= middle < high <= the length of both tables.
     low, high = 0, len(_FIRST)
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
-"""Pieces of kernels that check untrusted bytes: UTF-8, topics, attribute entries, header lines.
+"""Parts of kernels that check untrusted bytes: UTF-8, topics, attribute entries, header lines.
 
-Each returns (fault, offset), with `faults.FINE` when there is nothing to say. Indices are signed and start at 0; every
-read is guarded by an `end` that the caller has checked against the buffer.
+Each returns (fault, offset), and `faults.FINE` for valid bytes. Offsets are signed and start at 0; every read lies
+before an `end` that the caller has checked against the buffer.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _ONE = np.uint64(1)
 
 
 def _marks(special: bytes) -> Bytes:
-    """A table of 256 with a mark at each of these bytes."""
+    """Return a table of all 256 bytes that has 1 for each of these."""
     table = np.zeros(256, dtype=np.uint8)
     table[list(special)] = 1
     return table
 
 
-# Where scanning has to stop and look: in a topic at anything that is not an ordinary ASCII character of a level; in a
-# header line at what ends the part, escapes, or must not be there.
+# Bytes at which a scan stops: in a topic everything except ordinary ASCII characters; in a header line what ends the
+# name or value, begins an escape, or is not allowed.
 _TOPIC_STOPS = _marks(bytes(range(_BLANK + 1)) + b".*>" + bytes(range(_DELETE, 256)))
 _VALUE_STOPS = _marks(b"\n\r\0\\")
 _NAME_STOPS = _marks(b"\n\r\0\\:")
 
-# Tags by their number: plain integers, which a kernel can hold.
+# Kernels need the tags as plain integers.
 _TEXT, _UNTYPED, _INTEGER, _FLOAT, _BOOLEAN, _BYTES, _RESERVED = (
     Tag.TEXT,
     Tag.UNTYPED,
@@ -54,7 +54,7 @@ _TEXT, _UNTYPED, _INTEGER, _FLOAT, _BOOLEAN, _BYTES, _RESERVED = (
 
 @device
 def is_ascii(buffer: Bytes, start: int, end: int) -> bool:
-    """Whether a span is ASCII. Without an early exit, and with unsigned indices, it reads many bytes at a time."""
+    """Whether a span is ASCII. No early exit and unsigned indices let the compiler read many bytes at a time."""
     seen = np.uint8(0)
     for at in range(np.uint64(start), np.uint64(end)):
         seen |= buffer[at]
@@ -176,7 +176,7 @@ def check_entries(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
 
 @device
 def _check_value(buffer: Bytes, tag: int, start: int, end: int) -> tuple[int, int]:
-    """(fault, offset), with offset -1 when the entry's head is to blame."""
+    """Return (fault, offset); offset -1 means that the fault is in the head of the entry."""
     if tag in (_TEXT, _UNTYPED):
         bad = check_utf8(buffer, start, end)
         return (faults.NOT_UTF8 if bad >= 0 else faults.FINE), bad
@@ -195,7 +195,7 @@ def _check_value(buffer: Bytes, tag: int, start: int, end: int) -> tuple[int, in
 
 @device
 def _is_nan(buffer: Bytes, at: int) -> bool:
-    """NaN has all exponent bits set and a fraction that is not 0."""
+    """Whether a float is NaN: all exponent bits are set, and the fraction is not 0."""
     if buffer[at + 7] & 0x7F != 0x7F or buffer[at + 6] & 0xF0 != 0xF0:
         return False
     return u32_at(buffer, at) != 0 or u16_at(buffer, at + 4) != 0 or buffer[at + 6] & 0x0F != 0
@@ -203,7 +203,7 @@ def _is_nan(buffer: Bytes, at: int) -> bool:
 
 @device
 def check_lines(buffer: Bytes, start: int, end: int, count: int) -> tuple[int, int]:
-    """Check header lines; `count` attributes came before them."""
+    """Check header lines, which come after `count` attributes: (fault, offset)."""
     if start == end:
         return faults.FINE, 0
     if buffer[end - 1] != _NEWLINE:
@@ -216,14 +216,14 @@ def check_lines(buffer: Bytes, start: int, end: int, count: int) -> tuple[int, i
         count += 1
         if count > MAX_ATTRIBUTES:
             return faults.TOO_MANY, at
-    # Newlines and colons are never part of a longer UTF-8 sequence, so the lines are valid together or not at all.
+    # A newline or a colon is never part of a longer UTF-8 sequence, so one check covers all lines.
     bad = check_utf8(buffer, start, end)
     return (faults.NOT_UTF8 if bad >= 0 else faults.FINE), bad
 
 
 @device
 def _check_line(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
-    """(fault, offset, start of the next line). The block ends in a newline, so every line does."""
+    """Check one line: (fault, offset, start of the next line). The block ends in a newline, so every line does."""
     fault, colon, escapes = _check_part(buffer, start, end, _NAME_STOPS)
     if fault:
         return fault, colon, end
@@ -242,7 +242,13 @@ def _check_line(buffer: Bytes, start: int, end: int) -> tuple[int, int, int]:
 
 @device
 def _check_part(buffer: Bytes, start: int, end: int, stops: Bytes) -> tuple[int, int, int]:
-    """A name up to its colon, or a value up to its newline: (fault, offset of that byte or of the fault, escapes)."""
+    """Check a name up to its colon, or a value up to its newline: (fault, offset, escapes).
+
+    The offset is that of the byte that ends it, or of the fault.
+
+    The newline at the end of the block is one of `stops`, so `at` stays within it. A backslash is not that newline, so
+    there is a byte after it.
+    """
     escapes = 0
     at = _skip(buffer, start, end, stops)
     while buffer[at] == _BACKSLASH:

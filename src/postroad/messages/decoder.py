@@ -1,7 +1,7 @@
-"""From bytes to a batch: check everything, copy nothing.
+"""Decodes bytes into a batch: checks everything, copies nothing.
 
-One kernel walks the messages end to end, checks each as `docs/formats.md` demands, and sets the spans. It stops at the
-first fault, and the caller gets a `DecodeError` and no batch.
+One kernel goes through the messages, checks each against `docs/formats.md`, and sets its spans. It stops at the first
+fault; the caller then gets a `DecodeError` and no batch.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def decode_batch(
     envelopes: Envelopes | None = None,
     metadata: tuple[int, ArrayLike] | None = None,
 ) -> Batch:
-    """Read encoded messages that stand end to end in a buffer from `start` on, as one batch over that buffer.
+    """Decode consecutive messages, which begin at `start` in a buffer, into one batch over that buffer.
 
     Args:
-        buffer: the bytes; the batch keeps them, and they must not change while it lives.
+        buffer: the bytes. The batch refers to them, so they must not change while it lives.
         lengths: the length of each encoded message.
         start: where the first one begins.
         ids: the ids, from `decode_envelopes`; all zero when left out.
@@ -72,9 +72,9 @@ def decode_batch(
 
 
 def check_batch(batch: Batch) -> None:
-    """Check every row of a batch whose spans come from another module, as `decode_batch` would.
+    """Check every row of a batch whose spans another module has set, as `decode_batch` does.
 
-    For codecs that point the spans into a socket read. Raises `DecodeError`; the batch is not changed.
+    For codecs whose spans point into a socket read. Raises `DecodeError`; the batch is not changed.
     """
     fault, row, offset = check_rows(batch.buffer, batch.spans)
     if fault:

@@ -1,6 +1,6 @@
-"""`Draft`: one message as a Python program says it, and the packing of many into the columns of a batch.
+"""`Draft`: one message as Python values, and how drafts become the columns of a batch.
 
-For clients, tests and benchmarks. What arrives from a network becomes a batch without passing through here.
+For clients, tests and benchmarks. Messages from a network become a batch without a draft.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["Draft", "pack"]
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NO_ID = MessageId(0, 0, 0, 0)
 
-# (field, the most it may be): what the envelope's bytes can hold. Times are signed 64-bit in a batch.
+# (field, largest value that its bytes in the envelope can hold). Times are signed 64-bit in a batch.
 _RANGES = (
     ("source", 2**32 - 1),
     ("hop_limit", 255),
@@ -49,7 +49,7 @@ _RANGES = (
 
 
 class Draft(NamedTuple):
-    """What a program says of one message; all but the topic may be left out."""
+    """One message as Python values; only the topic is required."""
 
     topic: str
     attributes: Mapping[str, Value] = _NOTHING
@@ -65,7 +65,7 @@ class Draft(NamedTuple):
 
 
 def parts_of(draft: Draft) -> tuple[bytes, bytes, bytes, bytes]:
-    """Topic, attribute block, header lines and body of a draft, checked."""
+    """Return topic, attribute block, header lines and body of a draft, checked."""
     topic = topic_bytes(draft.topic)
     attributes = attribute_block(draft.attributes, MAX_ATTRIBUTE_BYTES) if draft.attributes else b""
     headers, lines = header_block(draft.headers) if draft.headers else (b"", 0)
@@ -81,7 +81,7 @@ def parts_of(draft: Draft) -> tuple[bytes, bytes, bytes, bytes]:
 
 
 def pack(rows: Iterable[Draft | tuple[Any, ...]]) -> tuple[Bytes, Spans, Ids, Envelopes]:
-    """The columns of a batch of these drafts; a plain tuple is read as the first fields of a `Draft`."""
+    """Return the columns of a batch of these drafts; a tuple has the first fields of a `Draft`."""
     parts: list[bytes] = []
     bounds: list[int] = []
     ids: list[int] = []

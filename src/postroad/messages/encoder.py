@@ -1,4 +1,8 @@
-"""From messages to bytes: the encoded message, which travels unchanged through the network."""
+"""Encodes messages. The encoded message travels unchanged through the network.
+
+A kernel measures first, so that the output is allocated once. It checks each span against the buffer and its limit;
+the kernel that copies then needs no checks: it reads the same spans, and writes as many bytes as were measured.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +51,16 @@ def encode(
     headers: Mapping[str, str] | Iterable[tuple[str, str]] = (),
     body: bytes = b"",
 ) -> bytes:
-    """One encoded message."""
+    """Encode one message."""
     parts = parts_of(Draft(topic, attributes or {}, headers, body))
     return _PREFIX.pack(VERSION, 0, *map(len, parts)) + b"".join(parts)
 
 
 def encode_batch(batch: Batch) -> tuple[Bytes, Lengths]:
-    """The encoded messages of a batch end to end, and the length of each.
+    """Return the encoded messages of a batch, one after the other, and the length of each.
 
-    The spans may point anywhere in the buffer, into a socket read for instance; their contents are taken as they are
-    (`check_batch` is for what came from outside), their sizes are checked.
+    The spans may point anywhere in the buffer, for example into a socket read. Their sizes are checked, their contents
+    are not: use `check_batch` for what came from outside.
     """
     lengths = np.empty(len(batch), dtype=np.int32)
     total = _checked(batch, _measure_messages(batch.spans, len(batch.buffer), lengths))
@@ -66,7 +70,7 @@ def encode_batch(batch: Batch) -> tuple[Bytes, Lengths]:
 
 
 def encode_metadata(batch: Batch) -> tuple[Bytes, Lengths]:
-    """The metadata blocks of a batch end to end, and the length of each."""
+    """Return the metadata blocks of a batch, one after the other, and the length of each."""
     lengths = np.empty(len(batch), dtype=np.int32)
     total = _checked(batch, _measure_metadata(batch.spans, len(batch.buffer), lengths))
     blocks = np.empty(total, dtype=np.uint8)
@@ -75,7 +79,10 @@ def encode_metadata(batch: Batch) -> tuple[Bytes, Lengths]:
 
 
 def _checked(batch: Batch, measured: tuple[int, int, int]) -> int:
-    """The total size, or the error that the measuring kernel's (fault, row, total or column) stands for."""
+    """Return the total size, or raise the error for what a measuring kernel returned.
+
+    `measured` is (fault, row, column of the span), or without a fault (FINE, 0, total size).
+    """
     fault, row, total = measured
     if fault == faults.FINE:
         if total > MAX_BATCH_BYTES:
@@ -89,7 +96,7 @@ def _checked(batch: Batch, measured: tuple[int, int, int]) -> int:
 
 @device
 def _measure(spans: Spans, size: int, row: int, column: int) -> tuple[int, int]:
-    """(fault, length) of one span of a buffer of `size` bytes."""
+    """Return (fault, length) of one span of a buffer of `size` bytes."""
     start, end = span_at(spans, row, column)
     if start < 0 or end < start or end > size:
         return faults.SPAN_RANGE, 0
@@ -127,9 +134,9 @@ def _measure_metadata(spans: Spans, size: int, lengths: Lengths) -> tuple[int, i
 
 @device
 def _copy(buffer: Bytes, spans: Spans, row: int, column: int, out: Bytes, at: int) -> int:
-    """Copy one span to `at`; the offset after it.
+    """Copy one span to `at`; return the offset after it.
 
-    Unsigned indices tell the compiler that none counts from the end; the loop is 12 times as fast for it.
+    With unsigned indices the compiler knows that none counts from the end, which makes the loop 12 times as fast.
     """
     start, end = span_at(spans, row, column)
     origin, target = np.uint64(start), np.uint64(at)

@@ -1,4 +1,12 @@
-"""The envelope: 40 bytes beside each encoded message that may change at each hop, and its metadata block's length."""
+"""The envelope: 40 bytes beside each encoded message, which may change at each hop.
+
+    0  id: publisher u32, broker u32, time u48, counter u16; big-endian
+    16 source u32, hop limit u8, flags u8, priority u8, 0
+    24 expiry u64, length of the metadata block u32, 0 as u32
+
+Numbers are little-endian except in the id, so that the bytes of ids sort as the ids do. This is the only module that
+knows these offsets.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +48,7 @@ __all__ = [
 
 ENVELOPE_BYTES = 40
 
-# Offsets in the 40 bytes.
+# Offsets in the envelope.
 _SOURCE, _HOP_LIMIT, _FLAGS, _PRIORITY, _RESERVED_BYTE = 16, 20, 21, 22, 23
 _EXPIRY, _METADATA, _RESERVED_WORD = 24, 32, 36
 METADATA_LENGTH_AT = _METADATA
@@ -51,7 +59,7 @@ LARGEST = np.array([2**32 - 1, 255, KNOWN_FLAGS, 255, 2**63 - 1], dtype=np.int64
 
 
 def encode_envelopes(batch: Batch) -> Bytes:
-    """The envelopes of a batch, 40 bytes each; the metadata blocks themselves come from `encode_metadata`."""
+    """Return the envelopes of a batch, 40 bytes each; `encode_metadata` returns the metadata blocks."""
     out = np.empty(len(batch) * ENVELOPE_BYTES, dtype=np.uint8)
     row, column = _write_envelopes(batch.ids, batch.envelopes, batch.spans, out)
     if row >= 0:
@@ -60,10 +68,10 @@ def encode_envelopes(batch: Batch) -> Bytes:
 
 
 def decode_envelopes(buffer: Buffer, count: int, start: int = 0) -> tuple[Ids, Envelopes, Lengths]:
-    """Read `count` envelopes from `start` on: ids, envelope columns, metadata lengths.
+    """Decode `count` envelopes, which begin at `start`: ids, envelope columns, metadata lengths.
 
-    Raises `DecodeError` naming row and offset when a reserved byte is set, a flag is unknown, a metadata length is over
-    its limit, or the buffer ends early.
+    Raises `DecodeError` with row and offset if a reserved byte is set, a flag is unknown, a metadata length is over its
+    limit, or the buffer is too short.
     """
     data = byte_array(buffer)
     if count < 0:
@@ -98,7 +106,7 @@ def _id_half_at(buffer: Bytes, at: int) -> np.uint64:
 def put_envelope(out: Bytes, at: int, ids: Ids, envelopes: Envelopes, row: int, metadata: int) -> None:
     """Write the 40 bytes of one row's envelope from `at` on.
 
-    The caller has made sure that `out` has room for them and that no value of the row is above `LARGEST`.
+    The caller has checked that `out` has room for them, and that no value of the row is above `LARGEST`.
     """
     _put_id_half(out, at, ids[row, 0])
     _put_id_half(out, at + 8, ids[row, 1])
@@ -115,7 +123,7 @@ def put_envelope(out: Bytes, at: int, ids: Ids, envelopes: Envelopes, row: int, 
 
 @kernel("UniTuple(int64, 2)(uint64[:, ::1], int64[:, ::1], int32[:, ::1], uint8[::1])")
 def _write_envelopes(ids: Ids, envelopes: Envelopes, spans: Spans, out: Bytes) -> tuple[int, int]:
-    """(row, column) of the first value that does not fit, or (-1, 0)."""
+    """Return (row, column) of the first value that does not fit, or (-1, 0). `out` has 40 bytes for each row."""
     for row in range(len(envelopes)):
         at = row * ENVELOPE_BYTES
         for column in range(ENVELOPE_COLUMNS):
@@ -131,7 +139,7 @@ def _write_envelopes(ids: Ids, envelopes: Envelopes, spans: Spans, out: Bytes) -
 
 @kernel(f"UniTuple(int64, 3)({BUFFER}, uint64[:, ::1], int64[:, ::1], int32[::1])")
 def _read_envelopes(buffer: Bytes, ids: Ids, envelopes: Envelopes, lengths: Lengths) -> tuple[int, int, int]:
-    """(fault, row, offset)."""
+    """Fill all rows: (fault, row, offset). The caller has checked that `buffer` has 40 bytes for each."""
     for row in range(len(lengths)):
         at = row * ENVELOPE_BYTES
         if buffer[at + _FLAGS] > KNOWN_FLAGS:

@@ -1,4 +1,4 @@
-"""What this room refuses, and on whose behalf."""
+"""Errors of messages: one for what this program does wrong, one for bytes from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ __all__ = ["DecodeError", "MessageError"]
 
 
 class MessageError(PostroadError):
-    """A message this program wants to make, or an argument it gave, is not a legal one."""
+    """This program tried to make a message that is not valid, or passed a wrong argument."""
 
 
 class DecodeError(PostroadError):
-    """Bytes that came from elsewhere are not what `docs/formats.md` says they must be.
+    """Bytes from elsewhere are not as `docs/formats.md` requires.
 
     Attributes:
         reason: what is wrong, without the place.
-        row: the row of the batch, counted from 0; -1 when no message of a batch is to blame.
-        offset: where in the buffer, counted from 0; -1 when no single byte is to blame.
+        row: the row of the batch, counted from 0; -1 if the fault is in no single message.
+        offset: where in the buffer, counted from 0; -1 if the fault is at no single byte.
     """
 
     def __init__(self, reason: str, row: int = -1, offset: int = -1) -> None:

@@ -1,4 +1,4 @@
-"""What a decoding kernel can find wrong, as numbers it can return, and as sentences for people."""
+"""The faults that decoding kernels find: as numbers, which kernels can return, and as sentences for people."""
 
 from __future__ import annotations
 
@@ -83,5 +83,5 @@ _TEXTS = {
 
 
 def decode_error(fault: int, row: int, offset: int) -> DecodeError:
-    """The error for what a kernel returned."""
+    """Return the error for what a kernel returned."""
     return DecodeError(_TEXTS[fault], row, offset)

@@ -1,4 +1,4 @@
-"""Pieces of kernels that read and write the parts of messages. They trust the bytes: `checks` has been there before.
+"""Parts of kernels that read and write fields of messages. They trust the bytes, which `checks` has checked before.
 
 A kernel walks the attributes of a row like this, for each of the two blocks:
 
@@ -11,9 +11,8 @@ A kernel walks the attributes of a row like this, for each of the two blocks:
         colon, newline, escaped = line_at(buffer, at)  # name is buffer[at:colon], value buffer[colon + 1:newline]
         at = newline + 1
 
-Offsets are 64-bit integers: `span_at` widens them before anything is added, and no length that is read (one to four
-bytes) brings a sum near their end. Where a line or an entry ends is known to lie in its block, so no walk leaves the
-buffer.
+Offsets are 64-bit integers: `span_at` widens them before anything is added, and the lengths have at most four bytes,
+so no sum overflows. Every entry and every line ends within its block, which was checked, so no read leaves the buffer.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def span_at(spans: Spans, row: int, column: int) -> tuple[int, int]:
 
 @device
 def u8_at(buffer: Bytes, at: int) -> int:
-    """The byte at an offset, as a signed 64-bit integer: in a kernel, `int(x)` alone keeps the type of x."""
+    """Return the byte at an offset, as a signed 64-bit integer: in a kernel, `int(x)` alone keeps the type of x."""
     return int(np.int64(buffer[at]))
 
 
@@ -106,7 +105,7 @@ def line_at(buffer: Bytes, at: int) -> tuple[int, int, bool]:
 
 @device
 def unescape_into(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Write what a part of a header line stands for to `out` from `at` on; the offset after it.
+    """Write the unescaped form of a name or value to `out`, from `at` on; return the offset after it.
 
     It never writes more bytes than it reads.
     """
@@ -138,7 +137,7 @@ def put_u32(out: Bytes, at: int, value: int) -> None:
 
 @device
 def put_id_text(head: np.uint64, tail: np.uint64, out: Bytes, at: int) -> int:
-    """Write the text form of an id (the value of JMSMessageID), `ID_TEXT_BYTES` long; the offset after it."""
+    """Write the text form of an id (the value of JMSMessageID), `ID_TEXT_BYTES` long; return the offset after it."""
     for digit in range(32):
         if digit in (8, 16, 28):
             out[at] = _DASH

@@ -1,9 +1,9 @@
 """Header lines: `name:value` and a newline each, in the escaping of STOMP 1.2; every value is untyped text.
 
-The lines of a STOMP client are carried as they came. `\\\\` is a backslash, `\\c` a colon, `\\n` a newline, `\\r` a
-carriage return; nothing else may follow a backslash. A value may hold a colon as it is, because many clients send it
-so: the first colon of a line ends the name. A carriage return or a NUL as it is may not stand in a line: the first
-belongs to the line's end, the second to the frame's.
+The lines of a STOMP client are kept as they arrived. `\\\\` is a backslash, `\\c` a colon, `\\n` a newline, `\\r` a
+carriage return; nothing else may follow a backslash. The first colon of a line ends the name; a value may contain bare
+colons, because many clients send them. A bare carriage return or NUL is not allowed: the first is part of a line's end,
+the second ends a frame.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ESCAPED = re.compile(rb"\\.?", re.DOTALL)
 
 
 def escape(text: str) -> str:
-    """Text as it stands in a header line."""
+    """Return the escaped form of a name or value."""
     return _TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)
 
 
 def unescape(data: bytes) -> bytes:
-    """What a part of a header line stands for; an escape that STOMP does not have raises `ValueError`."""
+    """Return the unescaped form of a name or value; raises `ValueError` for an unknown escape."""
     if b"\\" not in data:
         return data
     return _ESCAPED.sub(_unescape_one, data)
@@ -47,7 +47,7 @@ def _unescape_one(found: re.Match[bytes]) -> bytes:
 
 
 def header_block(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> tuple[bytes, int]:
-    """The header lines for these pairs, and how many they are."""
+    """Return the header lines for these pairs, and their number."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     try:
         lines = [_line(name, value) for name, value in pairs]
@@ -75,7 +75,7 @@ def _line(name: str, value: str) -> bytes:
 
 
 def read_headers(block: bytes, row: int = 0, offset: int = 0) -> Iterator[tuple[str, Untyped]]:
-    """The pairs of a header block in order, unescaped; `row` and `offset` name the place in errors."""
+    """Yield the pairs of a header block in order, unescaped; errors name the place as `row` and `offset`."""
     start = 0
     while start < len(block):
         end = block.find(b"\n", start)

@@ -1,4 +1,4 @@
-"""Ids as columns: the one place that says where in the two words of an id its parts stand.
+"""Ids as columns. This module alone knows where the parts of an id are in its two words.
 
 A row of `Batch.ids` is (head, tail): the head holds the publisher above the broker that gave the id, its origin; the
 tail holds the time above the counter. `MessageId` is the same for one id.
@@ -43,7 +43,7 @@ WORD_BITS = 64
 
 
 def id_fields(ids: Ids) -> Fields:
-    """Origin, time, publisher and counter of ids, as the trail's tables have them."""
+    """Return origin, time, publisher and counter of ids: the columns of the trail's tables."""
     heads, tails = ids[:, 0], ids[:, 1]
     return (
         (heads & ORIGIN).astype(np.int64),
@@ -62,6 +62,6 @@ def id_words(origin: Integers, time: Integers, publisher: Integers, counter: NDA
 
 
 def id_order(heads: Words, tails: Words) -> Integers:
-    """What sorts ids as the trail does: by origin, time, publisher and counter."""
+    """Return the row order that sorts ids as the trail does: by origin, time, publisher and counter."""
     sender = heads >> PUBLISHER_SHIFT << TIME_SHIFT | tails & COUNTER
     return np.lexsort((sender, tails >> TIME_SHIFT, heads & ORIGIN)).astype(np.int64, copy=False)

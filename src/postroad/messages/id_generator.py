@@ -1,4 +1,4 @@
-"""`IdGenerator`: gives each message of one publisher an id of its own."""
+"""`IdGenerator`: gives each message of one publisher a unique id."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["IdGenerator", "IdStatistics"]
 
 @kernel("void(uint64[:, ::1], uint64, uint64)", allocates=False)
 def put_ids(ids: Ids, head: int, first: int) -> None:
-    """Fill rows with one head and rising tails."""
+    """Fill rows with one head and consecutive tails."""
     for row in range(np.uint64(len(ids))):
         ids[row, 0], ids[row, 1] = head, first + row
 
 
 class IdStatistics(NamedTuple):
-    """What a generator has seen: how far it ran ahead of its clock, and how often the clock went back."""
+    """How far a generator was ahead of its clock, and how often the clock went back."""
 
     issued: int
     last_time_ms: int
@@ -35,12 +35,12 @@ class IdStatistics(NamedTuple):
 
 
 class IdGenerator:
-    """Gives each message of one publisher at one broker an id of its own, in rising order.
+    """Gives each message of one publisher at one broker a unique id, in ascending order.
 
-    Time and counter are read as one 64-bit number, and the next id is the larger of "this millisecond, counter 0" and
-    "the last id plus one". From this follow the three rules: within a millisecond the counter rises; when all 65,536
-    counters of a millisecond are used, the id's time runs ahead of the clock; when the clock steps back, the id's time
-    stays where it was and the counter goes on. `lead_ms` shows how far ahead the ids are.
+    Time and counter together are one 64-bit number. The next id is the larger of "this millisecond, counter 0" and "the
+    last id plus one". Three rules follow. Within a millisecond the counter rises. When all 65,536 counters of a
+    millisecond are used, the time in ids runs ahead of the clock. When the clock steps back, the time in ids stays, and
+    the counter rises. `lead_ms` is how far ahead the ids are.
     """
 
     __slots__ = (
@@ -69,12 +69,12 @@ class IdGenerator:
         self._largest_step_back = 0
 
     def next(self, now: int) -> MessageId:
-        """The next id, at `now` in Unix milliseconds."""
+        """Return the next id, at `now` in Unix milliseconds."""
         tail = self._advance(now, 1)
         return MessageId(self.publisher, self.broker, tail >> COUNTER_BITS, tail & COUNTER_MASK)
 
     def take(self, now: int, count: int) -> Ids:
-        """The next `count` ids as rows of `Batch.ids`: the same as `count` calls of `next(now)`."""
+        """Return the next `count` ids as rows of `Batch.ids`: the same as `count` calls of `next(now)`."""
         if count < 0:
             raise MessageError(f"cannot take {count} ids; ask for 0 or more")
         ids = np.empty((count, 2), dtype=np.uint64)
@@ -83,27 +83,18 @@ class IdGenerator:
         return ids
 
     def give(self, ids: Ids, now: int) -> tuple[int, int]:
-        """Write the next ids into all rows, of which there are some; head and tail of the first. They are a run."""
+        """Write consecutive ids into all rows, at least one; return head and tail of the first."""
         head, first = self._head, self._advance(now, len(ids))
         put_ids(ids, head, first)
         return head, first
 
-    def observe(self, last: MessageId) -> None:
-        """Never give out `last` or an id before it: what a restart has read from its record of the past."""
-        if last.head != self._head:
-            raise MessageError(
-                f"id {last} belongs to publisher {last.publisher} at broker {last.broker}; "
-                f"this generator is for publisher {self.publisher} at broker {self.broker}"
-            )
-        self._last = max(self._last, last.tail)
-
     @property
     def lead_ms(self) -> int:
-        """How many milliseconds the last id is ahead of the clock that was passed in with it."""
+        """How many milliseconds the last id is ahead of the time at which it was given."""
         return max(0, (self._last >> COUNTER_BITS) - self._clock) if self._issued else 0
 
     def statistics(self) -> IdStatistics:
-        """What happened so far."""
+        """Return the statistics so far."""
         return IdStatistics(
             issued=self._issued,
             last_time_ms=max(0, self._last >> COUNTER_BITS),

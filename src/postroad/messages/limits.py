@@ -1,7 +1,7 @@
-"""Every limit on a message, and why it is where it is.
+"""The limits of a message, each with its reason.
 
-A message over a limit is refused where it enters the network, so that later brokers need not. The limits are part of
-the format: a decoder refuses what exceeds them, whatever its source.
+The broker that a message enters refuses it if it is over a limit. The limits are part of the format, so every decoder
+checks them too.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = [
     "MAX_VALUE_BYTES",
 ]
 
-# Topics are hashed, compared and written into every record of a passage; people write far shorter ones.
+# Topics are hashed and compared for every message; real ones are far shorter.
 MAX_TOPIC_BYTES = 1024
-# One step of the topic index per level, so this bounds the cost of finding a topic's subscribers.
+# One step of the topic index per level, so this bounds the cost of matching a topic.
 MAX_TOPIC_LEVELS = 64
 
 # The name length is one byte.
@@ -32,12 +32,12 @@ MAX_NAME_BYTES = 255
 MAX_VALUE_BYTES = 65_535
 # Matching looks at each attribute of each message once; entries and header lines are counted together.
 MAX_ATTRIBUTES = 1024
-# Four values of full size. What matching must scan has to stay small beside what it only carries.
+# Four values of full size. What matching scans has to stay small compared with the body, which it does not.
 MAX_ATTRIBUTE_BYTES = 256 * 1024
 # One large socket read: a codec joins at most two reads to see a whole header block.
 MAX_HEADER_BYTES = 64 * 1024
 
-# A body of this size takes a slow link (10 Mbit/s) 13 seconds, and all later messages wait.
+# A slow link (10 Mbit/s) takes 13 seconds for a body of this size, and all later messages wait.
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
 # Rewritten at each hop, so it is kept small: room for a trace context and twice the 8 KiB of W3C baggage.
@@ -46,7 +46,7 @@ MAX_METADATA_BYTES = 16 * 1024
 # Spans are signed 32-bit offsets.
 MAX_BATCH_BYTES = 2**31 - 1
 
-# The largest the byte holds: it only has to end loops, and a strategy that knows its network sets less.
+# The largest value of the byte: it only has to end loops, and a strategy that knows its network sets a smaller one.
 DEFAULT_HOP_LIMIT = 255
 # The default of JMS and of AMQP.
 DEFAULT_PRIORITY = 4

@@ -1,9 +1,10 @@
 """`attribute_texts`: the values of one attribute in all rows of a batch, as one column of text.
 
-For what names messages from outside, such as another system's id: whoever reads it wants one text, whether the sender
-wrote a header line, a typed text or a number.
+For attributes that name messages, such as the id of another system: one text for each, whether the sender used a header
+line, a typed text or a number.
 
-Indices: rows were checked when they were decoded. The first kernel measures, in 64 bits, what the second writes.
+No index can leave its array: the rows were checked when they were decoded, and the first kernel returns, in 64 bits, an
+upper bound of what the second writes.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AttributeTexts", "attribute_texts"]
 
-# How a found value is written: as it is, unescaped, in decimal digits, in hexadecimal digits.
+# How a value is written: not at all, as it is, unescaped, in decimal, in hexadecimal.
 _MISSING, _PLAIN, _ESCAPED, _INTEGER, _BYTES = 0, 1, 2, 3, 4
 
 # The largest 64-bit integer with its sign.
@@ -42,10 +43,10 @@ _TEN = np.uint64(10)
 
 
 class AttributeTexts(NamedTuple):
-    """A column of texts: that of row r is `data[offsets[r]:offsets[r + 1]]`, if `present[r]`.
+    """A column of texts: row r has `data[offsets[r]:offsets[r + 1]]` if `present[r]`.
 
     Attributes:
-        data: uint8[:]; the texts end to end, UTF-8.
+        data: uint8[:]; the texts one after the other, UTF-8.
         offsets: int64[n + 1]; a row without a text has an empty one.
         present: bool[n]; whether the row has the attribute.
     """
@@ -67,7 +68,7 @@ def _is_name(buffer: Bytes, start: Int, end: Int, name: Bytes) -> Truth:
 
 @device
 def _find(buffer: Bytes, spans: Spans, row: Int, name: Bytes, written: Bytes) -> tuple[Int, Int, Int]:
-    """(kind, start, end) of the first value with this name, whose form in a header line is `written`."""
+    """Return (kind, start, end) of the first value with this name; `written` is the name as in a header line."""
     at, end = span_at(spans, row, ATTRIBUTES)
     while at < end:
         tag, key, value, following = entry_at(buffer, at)
@@ -91,7 +92,7 @@ def _find(buffer: Bytes, spans: Spans, row: Int, name: Bytes, written: Bytes) ->
 
 @kernel(f"int64({BUFFER}, int32[:, ::1], {BUFFER}, {BUFFER}, int64[:, ::1])", allocates=False)
 def _locate(buffer: Bytes, spans: Spans, name: Bytes, written: Bytes, found: Offsets) -> Int:
-    """Fill `found` with (kind, start, end) of each row; returns how many bytes the texts have at most."""
+    """Fill `found` with (kind, start, end) of each row; return an upper bound of the bytes of all texts."""
     total = 0
     for row in range(len(spans)):
         kind, start, end = _find(buffer, spans, row, name, written)
@@ -133,7 +134,7 @@ def _put_hexadecimal(buffer: Bytes, start: Int, end: Int, out: Bytes, at: Int) -
 
 @kernel(f"int64({BUFFER}, int64[:, ::1], uint8[::1], int64[::1])", allocates=False)
 def _gather(buffer: Bytes, found: Offsets, out: Bytes, offsets: Offsets) -> Int:
-    """Write the texts end to end; returns where they end."""
+    """Write the texts one after the other, and where each begins; return where the last one ends."""
     at = 0
     for row in range(len(found)):
         offsets[row] = at
@@ -153,10 +154,10 @@ def _gather(buffer: Bytes, found: Offsets, out: Bytes, offsets: Offsets) -> Int:
 
 
 def attribute_texts(batch: Batch, name: str) -> AttributeTexts:
-    """The values of an attribute, or header of that name, in all rows: the first of the name in each.
+    """Return the first value with this name in each row, from the attributes or the headers.
 
-    Texts are as the sender meant them, escapes undone; integers in decimal, bytes in lower-case hexadecimal. A float or
-    a boolean names nothing and counts as missing.
+    Texts are unescaped, integers are in decimal, bytes in lower-case hexadecimal. Floats and booleans do not name
+    anything, and count as missing.
 
     Raises:
         MessageError: no attribute can have this name.

@@ -1,4 +1,4 @@
-"""`Message`: one row of a batch, for people, tests and clients. Nothing is decoded before it is asked for."""
+"""`Message`: one row of a batch, for people, tests and clients. Decodes nothing before it is asked for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN = 40
 
 
 class Message:
-    """A view of one row. It keeps its batch alive, and reads it anew each time it is asked."""
+    """A view of one row. It keeps its batch alive, and decodes again at each access."""
 
     __slots__ = ("batch", "row")
 
@@ -42,7 +42,7 @@ class Message:
 
     @property
     def id(self) -> MessageId:
-        """The message's id; all zero when it has none yet."""
+        """The message's id; all zero if it has none yet."""
         head, tail = self.batch.ids[self.row].tolist()
         return MessageId.of(head, tail)
 
@@ -61,7 +61,7 @@ class Message:
         return merge(self._bytes(ATTRIBUTES), self._bytes(HEADERS), self.row, places)
 
     def selectable(self) -> dict[str, Value]:
-        """The attributes a selector sees: those the sender gave, with the five JMS names set by the broker."""
+        """Return what a selector sees: the attributes of the sender, with the five JMS names set by the broker."""
         return derived(self.attributes, self.id, self.priority)
 
     @property
@@ -97,7 +97,7 @@ class Message:
 
     @property
     def flags(self) -> int:
-        """Broadcast 1, maybe-duplicate 2, custody 4."""
+        """Broadcast 1, maybe-duplicate 2, custody 4, overtaking 8, queued 16."""
         return int(self.batch.envelopes[self.row, FLAGS])
 
     @property

@@ -1,4 +1,4 @@
-"""When untyped text is a number: an optional sign and a numeric literal of the selector language, nothing else.
+"""Which untyped texts are numbers: those with an optional sign and a numeric literal of the selector language.
 
     integer   0 | [1-9][0-9]*                       and it fits in 64 bits, signed
     float     digits with a point and/or an exponent, and the value is finite
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FLOAT", "HARD", "INTEGER", "NOT_A_NUMBER", "number_of", "parse_number"]
 
-# What `parse_number` says of a text.
+# Results of `parse_number`.
 NOT_A_NUMBER, INTEGER, FLOAT, HARD = 0, 1, 2, 3
 
 _NUMBER = re.compile(
     r"[+-]?(?:(?P<integer>0|[1-9][0-9]*)|(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)"
 )
-# A sign and the 19 digits of 2**63: a longer integer literal cannot fit, and need not be converted to know it.
+# A sign and the 19 digits of 2**63: a longer integer literal cannot fit, and is not converted.
 _LONGEST_INTEGER = 20
 
 _ZERO, _NINE, _PLUS, _MINUS, _POINT = ord("0"), ord("9"), ord("+"), ord("-"), ord(".")
@@ -42,8 +42,8 @@ _MOST_DIGITS = 19
 _EXACT_MANTISSA = np.uint64(2**53)
 _EXACT_POWER = 22
 _POWERS = np.array([float(10**power) for power in range(_EXACT_POWER + 1)])
-# An exponent beyond this is infinite or zero for every mantissa that a message can hold; stopping here keeps the
-# counter of a long exponent from wrapping around.
+# With an exponent beyond this, every mantissa that fits in a message gives infinity or zero. The limit also keeps the
+# exponent from overflowing.
 _LARGEST_EXPONENT = 1_000_000
 
 _TOP = np.uint64(2**63)
@@ -51,7 +51,7 @@ _TEN = np.uint64(10)
 
 
 def number_of(text: str) -> int | float | None:
-    """The number that untyped text stands for, or None when it stands for none."""
+    """Return the number that untyped text stands for, or None."""
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
@@ -103,7 +103,11 @@ def parse_number(buffer: Bytes, start: int, end: int) -> tuple[int, int, float]:
 
 @device
 def _digits(buffer: Bytes, at: int, end: int, mantissa: np.uint64, significant: int) -> tuple[np.uint64, int, int]:
-    """Append digits to a mantissa; `significant` counts them from the first that is not zero."""
+    """Append digits to a mantissa: (mantissa, significant digits, offset of the first byte that is not a digit).
+
+    `significant` counts from the first digit that is not zero. Digits after the 19th only count: the mantissa would
+    overflow.
+    """
     while at < end:
         digit = buffer[at]
         if digit < _ZERO or digit > _NINE:

@@ -1,8 +1,11 @@
 """Kernels that read untrusted messages: they check everything and set the spans of a batch.
 
-Lengths are added in 64 bits and compared with the buffer before a span is set. Spans are kept in 32 bits:
-`decode_batch` and the codecs refuse buffers beyond MAX_BATCH_BYTES. A negative length is too short for a prefix; a
-negative span is refused by `check_rows`, since bounds checks would not see it.
+An encoded message begins with a prefix of 16 bytes, little-endian: version u8, 0, then the lengths of topic (u16),
+attribute block, header lines and body (u32 each). The four parts follow in this order.
+
+Lengths are added in 64 bits and compared with the buffer before a span is set. Spans have 32 bits, which is enough:
+`decode_batch` and the codecs refuse buffers beyond MAX_BATCH_BYTES. A negative length is refused as too short for a
+prefix, a negative span by `check_rows`: an index below 0 would count from the end.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ PREFIX_BYTES = 16
 
 @device
 def _set_spans(buffer: Bytes, at: int, length: int, spans: Spans, row: int) -> tuple[int, int]:
-    """Read the prefix of one message and place its four parts."""
+    """Read the prefix of one message, and set the spans of its four parts: (fault, offset)."""
     if length < PREFIX_BYTES:
         return faults.SHORT_PREFIX, at
     if at + length > len(buffer):
@@ -58,7 +61,7 @@ def _set_spans(buffer: Bytes, at: int, length: int, spans: Spans, row: int) -> t
 
 @device
 def _check_row(buffer: Bytes, spans: Spans, row: int) -> tuple[int, int]:
-    """Check the four parts of a message whose spans lie in the buffer."""
+    """Check the four parts of a message whose spans lie in the buffer: (fault, offset)."""
     topic, topic_end = span_at(spans, row, TOPIC)
     if topic_end - topic > MAX_TOPIC_BYTES:
         return faults.TOPIC_LONG, topic
@@ -90,7 +93,7 @@ def _check_metadata(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
 
 @kernel(f"UniTuple(int64, 3)({BUFFER}, int64, int32[::1], int32[:, ::1])")
 def decode_messages(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> tuple[int, int, int]:
-    """Read messages that stand end to end from a place in the buffer on: (fault, row, offset)."""
+    """Read consecutive messages, the first at `start`, into the rows of `spans`: (fault, row, offset)."""
     at = start
     for row in range(len(lengths)):
         length = int(np.int64(lengths[row]))
@@ -106,7 +109,7 @@ def decode_messages(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -
 
 @kernel(f"UniTuple(int64, 3)({BUFFER}, int64, int32[::1], int32[:, ::1])")
 def set_metadata(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> tuple[int, int, int]:
-    """Place metadata blocks that stand end to end: (fault, row, offset)."""
+    """Set the spans of consecutive metadata blocks, the first at `start`: (fault, row, offset)."""
     at = start
     for row in range(len(lengths)):
         end = at + int(lengths[row])
@@ -122,7 +125,7 @@ def set_metadata(buffer: Bytes, start: int, lengths: Lengths, spans: Spans) -> t
 
 @kernel(f"UniTuple(int64, 3)({BUFFER}, int32[:, ::1])")
 def check_rows(buffer: Bytes, spans: Spans) -> tuple[int, int, int]:
-    """Check rows whose spans come from another module; returns (fault, row, offset)."""
+    """Check rows whose spans another module has set: (fault, row, offset)."""
     for row in range(len(spans)):
         for column in range(0, SPAN_COLUMNS, 2):
             start, end = span_at(spans, row, column)

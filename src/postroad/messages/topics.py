@@ -1,4 +1,4 @@
-"""Which topics a message may be published to; the kernel in `checks` holds the same rule for bytes."""
+"""Which topics a message may have; the kernel in `checks` has the same rule for bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WILDCARD = re.compile(r"[*>]")
 
 
 def topic_bytes(topic: str) -> bytes:
-    """The UTF-8 of a topic that may be published to: dot-separated, non-empty levels without blanks or wildcards."""
+    """Return the UTF-8 of a topic: dot-separated, non-empty levels without blanks or wildcards."""
     if not isinstance(topic, str):
         raise MessageError(f"a topic is a str, not {type(topic).__name__}")
     try:

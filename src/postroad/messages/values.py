@@ -1,4 +1,4 @@
-"""The six types of an attribute's value, and which Python values carry them."""
+"""The six types of attribute values, and their Python types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Tag", "Untyped", "Value", "check_value"]
 
 
 class Untyped(str):
-    """Text from a protocol whose headers are all text; it meets a number by conversion when it reads as one."""
+    """Text from a protocol whose headers are all text; compared with a number, it is converted if it reads as one."""
 
     __slots__ = ()
 
@@ -38,13 +38,13 @@ class Tag:
 
 
 def check_value(name: str, value: object) -> int:
-    """Return the tag of a value, or raise `MessageError` naming the attribute and what would be accepted."""
+    """Return the tag of a value; raise `MessageError` with the attribute and the types that are accepted."""
     kind = value.__class__
     if kind is str:
         return Tag.TEXT
     if kind is Untyped:
         return Tag.UNTYPED
-    # bool is a subclass of int in Python, and a type of its own here: it has to be asked for first.
+    # bool is a subclass of int in Python, but not here, so it has to be checked first.
     if isinstance(value, bool):
         return Tag.BOOLEAN
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Making one conjunction small: constraints on one attribute meet, and what cannot all hold is found out."""
+"""Simplifies one conjunction: merges the constraints on each attribute, and finds those that cannot all hold."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ALL_NUMBERS = Range(None, False, None, False)
 
 
 def all_differ(constraints: Sequence[Constraint]) -> bool:
-    """Whether each constraint is on an attribute of its own, so that nothing can be merged."""
+    """Whether no two constraints are on the same attribute, so that nothing can be merged."""
     return len({constraint[0] for constraint in constraints}) == len(constraints)
 
 
 def conjoined(constraints: Sequence[Constraint]) -> Sequence[Constraint] | None:
-    """The same conjunction with the constraints on each attribute merged; None when no message can satisfy it."""
+    """Return the conjunction with the constraints on each attribute merged; None if no message can satisfy it."""
     if all_differ(constraints):
         return constraints
     by_attribute: dict[str, list[Constraint]] = {}
@@ -138,12 +138,12 @@ def _texts(attribute: str, values: set[str], single: Operator, several: Operator
 def ordered(constraints: Sequence[Constraint]) -> Conjunction | None:
     """Merge as `conjoined`, then sort by attribute, operator and operand: equal conjunctions are equal tuples."""
     if all_differ(constraints):
-        # Attributes decide; the sort never gets as far as operands that do not compare.
+        # The attributes differ, so the sort never compares operands, which may have different types.
         return tuple(sorted(constraints))
     merged = conjoined(constraints)
     return None if merged is None else tuple(sorted(merged, key=_place))
 
 
 def _place(constraint: Constraint) -> tuple[str, int, str]:
-    # Operands of one operator need not compare with each other; their texts do.
+    # Operands of one operator may have types that do not compare; their texts do.
     return constraint.attribute, constraint.operator, str(constraint.operand)

@@ -9,7 +9,7 @@ __all__ = ["Conjunction", "Constraint", "Operator", "Range"]
 
 
 class Operator(IntEnum):
-    """What a constraint asks of its attribute. A number may also be untyped text that reads as one."""
+    """What a constraint requires of its attribute. A number may also be untyped text that reads as one."""
 
     EQUAL_NUMBER = 1  # operand: int | float. A number equal to it.
     NOT_EQUAL_NUMBER = 2  # operand: int | float. A number that differs.
@@ -17,20 +17,20 @@ class Operator(IntEnum):
     EQUAL_TEXT = 4  # operand: str. Text or untyped text, equal.
     NOT_EQUAL_TEXT = 5  # operand: str. Text or untyped text that differs.
     IN_TEXT = 6  # operand: tuple[str, ...], sorted, distinct, two or more.
-    NOT_IN_TEXT = 7  # operand: likewise. Text or untyped text that is none of them.
+    NOT_IN_TEXT = 7  # operand: the same. Text or untyped text that is none of them.
     PREFIX = 8  # operand: str, not empty.
     SUFFIX = 9  # operand: str, not empty.
     SUBSTRING = 10  # operand: str, not empty.
     LIKE = 11  # operand: LikePattern; those that the three above and EQUAL_TEXT do not cover.
     NOT_LIKE = 12  # operand: LikePattern; every negated one.
     EQUAL_BOOLEAN = 13  # operand: bool.
-    EXISTS = 14  # operand: None. The attribute is there, whatever its type.
+    EXISTS = 14  # operand: None. The message has the attribute, of any type.
     MISSING = 15  # operand: None.
     TEST = 16  # operand: a tree whose `truth` must be True; the attribute is "".
 
 
 class Range(NamedTuple):
-    """Numbers between two bounds; None is not a bound, and an open bound is itself outside."""
+    """Numbers between two bounds. None means no bound; an open bound is itself outside."""
 
     low: int | float | None
     low_open: bool
@@ -47,4 +47,4 @@ class Constraint(NamedTuple):
 
 
 Conjunction: TypeAlias = tuple[Constraint, ...]
-"""All must hold; an empty one holds always."""
+"""All constraints must hold; an empty conjunction always holds."""

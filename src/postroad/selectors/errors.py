@@ -1,4 +1,4 @@
-"""Errors that point: what is wrong, the place in the text with a caret under it, and what was expected."""
+"""Errors with a place: what is wrong, the text with a caret under the place, and what was expected."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from postroad.errors import PostroadError
 
 __all__ = ["PlaceError", "SelectorError", "TopicError"]
 
-# Characters shown before and after the place: one line of an 80-column terminal with the indent and the ellipses.
+# Characters shown before and after the place: with the indent and the ellipses they fit in 80 columns.
 _BEFORE, _AFTER = 48, 24
 
 
@@ -19,7 +19,7 @@ class PlaceError(PostroadError):
         text: the whole text that was refused.
         position: where in it, counted in characters from 0; just after the last word when
             something is missing at the end.
-        expected: what would have been accepted there; empty when nothing else would.
+        expected: what is accepted there; empty if nothing is.
     """
 
     def __init__(self, message: str, text: str, position: int, expected: str = "") -> None:
@@ -53,12 +53,12 @@ def _pointed(text: str, position: int) -> tuple[str, str]:
 
 
 def _shown(text: str) -> str:
-    """One printable character for each, so that nothing in a refused text moves the caret or the terminal."""
+    """Replace each unprintable character by a printable one, which keeps the caret in place and the terminal safe."""
     return "".join(char if char.isprintable() else " " if char.isspace() else "·" for char in text)
 
 
 def _width(text: str) -> int:
-    """Columns that a terminal gives the text: two for wide East Asian characters, none for combining marks."""
+    """Return the columns that a text takes: two for wide East Asian characters, none for combining marks."""
     if text.isascii():
         return len(text)
     return sum(

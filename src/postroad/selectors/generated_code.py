@@ -1,11 +1,11 @@
-"""One Python function per selector: the quickest way to ask one selector about one message.
+"""Generates one Python function per selector: the fastest way to evaluate one selector for one message.
 
 The source is straight-line Python: a dictionary look-up for each attribute at its first use, a check of its class, a
-comparison, joined by `and` and `or`. Nothing of a selector gets into the source but the `repr` of a name, a text or a
-number; everything else goes in as an object under a name of ours.
+comparison, joined by `and` and `or`. Of a selector, only the `repr` of a name, a text or a number gets into the
+source; everything else is passed as an object, under a name that does not come from the selector.
 
 The functions agree with `Selector.matches` for the exact classes of attribute values (`str`, `Untyped`, `int`, `float`,
-`bool`, `bytes`), which is all that a message holds; values of subclasses are for `matches` only.
+`bool`, `bytes`), which are all that a message can have. Only `matches` supports subclasses.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
 
 __all__ = ["generate", "source_of"]
 
-# ANDs and ORs inside each other in one function. Python's own parser gives up at 100 to 200 parentheses; what is deeper
-# becomes a function of its own.
+# Levels of AND and OR in one function; deeper ones become another function. Python's own parser gives up at 100 to 200
+# parentheses.
 _DEEPEST = 16
-# Operands of arithmetic written out in one comparison; longer ones are left to the tree.
+# Operands of arithmetic in one comparison that become code; the tree evaluates longer ones.
 _MOST_OPERANDS = 16
 
 
 def generate(selector: Selector) -> Callable[[Mapping[str, Value]], bool]:
-    """A function that says whether the selector matches a message's attributes."""
+    """Return a function that says whether the selector matches the attributes of a message."""
     return _Writer().function(positive_form(selector.condition))
 
 
 def source_of(selector: Selector) -> str:
-    """The source of the function, to look at."""
+    """Return the source of the function, for tests and for reading."""
     return _Writer().source(positive_form(selector.condition))
 
 
 class _Code(NamedTuple):
-    """An expression, and the attributes that are sure to be in their variables after it, when it held or did not."""
+    """An expression, and the attributes that are in their variables after it: if it held, and if it did not."""
 
     text: str
     read_if_true: frozenset[str]
@@ -88,7 +88,7 @@ class _Writer:
         failing: list[frozenset[str]] = []
         for part in parts:
             code = self.code(part, read, depth + 1)
-            # Any part may be the one that fails; those before it have held.
+            # Any part may be the first that fails; all parts before it held.
             failing.append(read | code.read_if_false)
             read |= code.read_if_true
             codes.append(code)
@@ -102,7 +102,7 @@ class _Writer:
         holding: list[frozenset[str]] = []
         for part in parts:
             code = self.code(part, read, depth + 1)
-            # Any part may be the one that holds; those before it have failed.
+            # Any part may be the first that holds; all parts before it failed.
             holding.append(read | code.read_if_true)
             read |= code.read_if_false
             codes.append(code)
@@ -119,7 +119,7 @@ class _Writer:
         return self.variables.setdefault(attribute, f"v{len(self.variables)}")
 
     def reading(self, attribute: str, read: frozenset[str]) -> str:
-        """The attribute's value: from its variable, or from the message into its variable."""
+        """Return code for the attribute's value, which at its first use also sets its variable."""
         variable = self.variable(attribute)
         return variable if attribute in read else f"({variable} := m.get({attribute!r}))"
 
@@ -147,7 +147,7 @@ class _Writer:
             return f"{value} is None"
         if operator in _NUMBER_TESTS:
             test = _NUMBER_TESTS[operator]
-            # Untyped text last: reading it as a number costs most. A boolean's class is not int.
+            # Untyped text last: converting it to a number costs most. The class of a boolean is not int.
             return (
                 f"({test(variable, operand)} if (c := {value}.__class__) is int or c is float "
                 f"else c is Untyped and (n := number_of({variable})) is not None and {test('n', operand)})"
@@ -194,7 +194,7 @@ class _Writer:
 
 
 def _merged(parts: list[Positive]) -> list[Positive] | None:
-    """The constraints, merged and in the order written, then the other parts; None when they cannot all hold."""
+    """Return the constraints, merged and in the order written, then the other parts; None if they cannot all hold."""
     constraints = [part for part in parts if isinstance(part, Constraint)]
     together = conjoined(constraints)
     if together is None:
@@ -209,7 +209,7 @@ def _joined(word: str, codes: list[_Code]) -> str:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether the node is a value of few operands that can be written out."""
+    """Whether the node is a value with few operands, which can become code."""
     return node.is_value and sum(1 for _ in names(node)) + _operations(node) <= _MOST_OPERANDS
 
 
@@ -233,7 +233,7 @@ def _range_test(variable: str, bounds: Range) -> str:
     return f"{low!r} {'<' if low_open else '<='} {variable} {'<' if high_open else '<='} {high!r}"
 
 
-# Arithmetic and comparisons of two attributes: the plain cases at once, everything else by the reference.
+# Arithmetic and comparisons of two attributes: plain cases directly, all others by the reference in `logic`.
 
 _NUMERIC = frozenset((int, float))
 _COMPARERS = {"=": "equal", "<>": "differ", "<": "less", "<=": "at_most", ">": "greater", ">=": "at_least"}

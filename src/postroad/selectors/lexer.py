@@ -1,7 +1,7 @@
-"""Cutting a selector into tokens, in one pass of one expression.
+"""Splits a selector into tokens, in one pass of one regular expression.
 
-A token is just its text: without an error positions are not needed, so the text is scanned for them again only when
-there is an error to point at. What is not a token of the language still becomes one, for the parser to refuse by name.
+A token is just its text. Only errors need positions, so an error scans the text again to find its place. Characters
+that are not part of the language become tokens too: the parser then names them in its error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = [
     "tokens_of",
 ]
 
-# Blanks between tokens are what no alternative matches. Possessive repetition keeps an unterminated text linear.
+# Blanks between tokens match no alternative. Possessive repetition keeps the time linear for an unterminated text.
 _TOKEN = re.compile(
     r"""[A-Za-z_$\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*"""  # a name or a keyword
     r"""|'[^']*+(?:''[^']*+)*+'"""  # a text
@@ -30,30 +30,30 @@ _TOKEN = re.compile(
     r"""|<>|<=|>=|==|!=|=<|=>|&&|\|\||[^ \t\n\r\f]"""
 )
 
-# Most names: no look at Unicode categories is needed.
+# Most names; they need no check of Unicode categories.
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 RESERVED = ("NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE")
 
 
 def spellings(word: str) -> list[str]:
-    """The word in every mixture of upper and lower case."""
+    """Return the word in all combinations of upper and lower case."""
     return ["".join(letters) for letters in product(*({letter, letter.lower()} for letter in word))]
 
 
-# Every spelling is listed, since folding case would also fold letters such as the long s into ASCII ones.
+# A list of all spellings, because case folding would also turn letters such as the long s into ASCII ones.
 KEYWORDS = {spelling: word for word in RESERVED for spelling in spellings(word)}
 
 
 def tokens_of(text: str) -> list[str]:
-    """The tokens in order, then one empty token as the end mark."""
+    """Return the tokens in order, then an empty token as the end mark."""
     tokens = _TOKEN.findall(text)
     tokens.append("")
     return tokens
 
 
 def position_of(text: str, index: int) -> int:
-    """Where token number `index` starts; the end of the text's last token when it is the end mark."""
+    """Return where token number `index` starts; for the end mark, where the last token ends."""
     end = 0
     for number, found in enumerate(_TOKEN.finditer(text)):
         if number == index:
@@ -63,7 +63,7 @@ def position_of(text: str, index: int) -> int:
 
 
 def hyphenated(text: str) -> list[str]:
-    """Names joined by hyphens without blanks, such as `content-type`: read as differences, and seldom meant so."""
+    """Return names joined by hyphens, such as `content-type`: they are differences here, which is rarely meant."""
     found: list[str] = []
     run: list[str] = []
     end = -1
@@ -81,14 +81,14 @@ def hyphenated(text: str) -> list[str]:
 
 
 # Java's rule for identifiers by Unicode category: letters, letter numbers, currency signs and connectors may start one;
-# digits and combining marks may follow. (Java also lets invisible format characters in; a name that looks like another
-# but is not helps nobody.)
+# digits and combining marks may follow. (Java also allows invisible format characters, which make different
+# names look alike.)
 _MAY_START = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"))
 _MAY_FOLLOW = _MAY_START | {"Nd", "Mn", "Mc"}
 
 
 def name_mistake(name: str) -> int | None:
-    """The index of the first character that a name cannot have there, or None when the name is good."""
+    """Return the index of the first character that a name cannot have there, or None."""
     for index, character in enumerate(name):
         if category(character) not in (_MAY_FOLLOW if index else _MAY_START):
             return index

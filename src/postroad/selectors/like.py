@@ -1,4 +1,4 @@
-"""`LIKE` patterns: `%` is any run of characters, `_` is any one, and an escape character makes either plain."""
+"""`LIKE` patterns: `%` is any sequence of characters, `_` is any one, and an escape character makes either plain."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 __all__ = ["EscapeMistake", "LikePattern", "like_matcher", "parse_like"]
 
-# The escape character of canonical text, used only where the pattern has a plain `%` or `_`.
+# The escape character of canonical text, used only if the pattern has a plain `%` or `_`.
 _ESCAPE = "\\"
 _SPECIAL = frozenset(("%", "_", _ESCAPE))
 
 
 class LikePattern(NamedTuple):
-    """A pattern cut at each `%`; runs of `%` count as one.
+    """A pattern, split at each `%`; consecutive `%` count as one.
 
     Attributes:
-        parts: the texts between the `%`s, unescaped; one part when there is no `%`.
+        parts: the texts between the `%`, unescaped; one part if there is no `%`.
         holes: for each part, the indices at which it has a `_` that stands for any one character.
     """
 
@@ -34,11 +34,11 @@ class LikePattern(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many characters the pattern has, without escapes and with each run of `%` as one."""
+        """How many characters the pattern has, without escapes, and with consecutive `%` as one."""
         return sum(map(len, self.parts)) + len(self.parts) - 1
 
     def literal(self) -> tuple[str, str]:
-        """The canonical (pattern, escape) pair of texts; the escape is empty when the pattern needs none."""
+        """Return the canonical texts of pattern and escape; the escape is empty if the pattern needs none."""
         if self._needs_escape():
             return "%".join(map(_escaped, self.parts, self.holes)), _ESCAPE
         return "%".join(self.parts), ""
@@ -65,10 +65,10 @@ class EscapeMistake(Exception):
 
 
 def parse_like(pattern: str, escape: str = "") -> LikePattern:
-    """Cut a pattern into parts.
+    """Split a pattern into parts.
 
     Raises:
-        EscapeMistake: the escape character stands before something other than `%`, `_` or itself (as SQL has it).
+        EscapeMistake: the escape character is not followed by `%`, `_` or itself, as SQL requires.
     """
     if not escape and "_" not in pattern:
         return _without_empty_middles(pattern.split("%"))
@@ -102,17 +102,17 @@ def _without_empty_middles(parts: list[str]) -> LikePattern:
     return LikePattern(kept, ((),) * len(kept))
 
 
-# A regular expression tries each part at each place: up to so many steps it is the fastest, and beyond them a text that
-# is made for it would take the product of both lengths.
+# A regular expression tries each part at each place, which is fastest up to this many steps. Beyond, a text made for it
+# would take the product of both lengths.
 _MOST_STEPS = 65_536
 
 
 @lru_cache(maxsize=1024)
 def like_matcher(pattern: LikePattern) -> Callable[[str], object]:
-    """A function that gives None for the texts that do not match, and something else for those that do.
+    """Return a function that returns None for texts that do not match, and something else for those that do.
 
-    Each middle part is taken at its first place and never reconsidered (an atomic group), since a later place can only
-    leave less for the parts after it. So a pattern of many `%` takes time in proportion to the text, not a power of it.
+    Each middle part is matched at its first place, without backtracking (an atomic group): a later place can only leave
+    less for the parts after it. So a pattern with many `%` takes time in proportion to the text, not a power of it.
     """
     first, *middles = (_expression(part, holes) for part, holes in zip(*pattern, strict=True))
     if not middles:
@@ -132,7 +132,7 @@ def like_matcher(pattern: LikePattern) -> Callable[[str], object]:
 def _matches_long(
     pattern: LikePattern, ends: tuple[Callable[[str], object], Callable[[str], object]], text: str
 ) -> object:
-    """The same in time linear in the text (and, for a part with holes, in the words of a number of so many bits)."""
+    """Match in time linear in the text; a part with holes costs a step more for each 64 of its characters."""
     begins, finishes = ends
     start, end = len(pattern.parts[0]), len(text) - len(pattern.parts[-1])
     if start > end or not begins(text[:start]) or not finishes(text[end:]):
@@ -149,7 +149,10 @@ def _matches_long(
 
 
 def _after_holes(part: str, holes: tuple[int, ...], text: str, start: int, end: int) -> int:
-    """The end of the first place that fits a part with holes, or -1: one bit for each of its characters."""
+    """Return where the first match of a part with holes ends, or -1.
+
+    Bit i says that the first i + 1 characters of the part match the text up to here.
+    """
     open_places = sum(1 << hole for hole in holes)
     places: dict[str, int] = {}
     for index, char in enumerate(part):

@@ -1,4 +1,4 @@
-"""What a selector may be at most, and why. Every limit is refused with an error that names it."""
+"""The limits of a selector, each with its reason. The error of a selector over a limit names the limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = [
     "MAX_TERMS",
 ]
 
-# Characters, of the text and of its canonical form: other brokers and later processes parse that form again. Selectors
-# arrive as one header line of a subscribe frame; this is several times what common brokers let a header line be, and
-# still parses in some ten milliseconds, so one subscriber cannot hold up the others.
+# Characters, of the text and of its canonical form: other brokers and later processes parse that form again. A selector
+# arrives as one header line of a SUBSCRIBE frame. This is several times what common brokers allow in one, and still
+# parses in some ten milliseconds, so that one client cannot hold up the others.
 MAX_SELECTOR_LENGTH = 32_768
 
 # Open parentheses, NOTs and signs around one place. The parser uses at most four Python frames per level and the walks
@@ -34,7 +34,7 @@ MAX_LIKE_LENGTH = 1_024
 # largest selector holds a broker for less than a turn (`turn_ms`). IN takes lists of texts that are longer than this.
 MAX_TERMS = 1_024
 
-# Attribute names have one byte for their length in an encoded message, so a longer name can name nothing.
+# The length of an attribute's name has one byte in an encoded message, so no attribute has a longer name.
 MAX_NAME_BYTES = 255
 
 # Constraints in all those alternatives together: each is a row to find or make when a subscription is added, at some
@@ -42,6 +42,6 @@ MAX_NAME_BYTES = 255
 MAX_EXPANDED_CONSTRAINTS = 4_096
 
 # Alternatives that an OR-heavy selector is expanded into for an index; beyond it, the widest ORs are evaluated instead.
-# Expansion can be exponential in the selector's length, so some bound is a must; at 64 the expansion still costs less
-# than the index saves.
+# Expansion can be exponential in the selector's length, so it needs a bound; at 64 it still costs less than the index
+# saves.
 MAX_CONJUNCTIONS = 64

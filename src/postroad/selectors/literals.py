@@ -1,4 +1,4 @@
-"""Numeric literals as selectors write them: the language's own, and Java's spellings of the same numbers."""
+"""Numeric literals of selectors: those of the language, and Java's spellings of the same numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import isinf
 __all__ = ["LiteralMistake", "number_literal"]
 
 _MOST = 2**63 - 1
-# 19 digits are the most that fit; more need not be converted to know it (and Python refuses to convert thousands).
+# At most 19 digits fit; longer ones are refused unconverted (Python refuses to convert thousands of digits).
 _MOST_DIGITS = 19
 
 _INTEGER = re.compile(r"([1-9][0-9]*|0)[lL]?")
@@ -18,16 +18,16 @@ _FLOAT = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?"
 
 
 class LiteralMistake(Exception):
-    """A number is written in a way that the language does not have; the text says what to write."""
+    """A number is not written as the language requires; the text says what to write."""
 
 
 def number_literal(token: str, negative: bool = False) -> int | float:
-    """The number that a token starting with a digit or a point stands for, with its sign.
+    """Return the number of a token that starts with a digit or a point, with its sign.
 
     Raises:
-        LiteralMistake: it stands for none.
+        LiteralMistake: the token is not a number.
     """
-    # The quick way for nearly all; `isascii` since other scripts have digits too.
+    # The quick way for nearly all; `isascii` because other scripts have digits too.
     if token.isdecimal() and token[0] != "0" and len(token) < _MOST_DIGITS and token.isascii():
         return -int(token) if negative else int(token)
     if found := _INTEGER.fullmatch(token):

@@ -1,9 +1,9 @@
 """Three-valued logic over typed values: True, False, and None for unknown.
 
 A missing attribute is unknown, and so is every comparison or sum that the types do not allow: a clash of types is not
-an error. Numbers compare with numbers, exactly also between integer and float (Python's own comparison is exact). Texts
-and booleans know only `=` and `<>`. Bytes compare with nothing. Untyped text is taken as text beside a text and as a
-number beside a number.
+an error. Numbers compare with numbers, and exactly even between integer and float, as in Python. Texts and booleans
+have only `=` and `<>`. Bytes compare with nothing. Untyped text compares with a text as text, and with a number as a
+number.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _kind(value: object) -> str:
 
 
 def _kind_of_subclass(value: object) -> str:
-    """People hand in enumerations and numpy floats; messages hold only the exact classes."""
+    """Return the kind of a subclass: callers may pass enumerations and numpy floats, which no message has."""
     for base in (Untyped, str, bool, int, float):
         if isinstance(value, base):
             return _KINDS[base]
@@ -57,12 +57,12 @@ def _kind_of_subclass(value: object) -> str:
 
 
 def is_text(value: object) -> bool:
-    """Whether `IN` and `LIKE` can look at the value."""
+    """Whether the value can be an operand of `IN` and `LIKE`."""
     return _kind(value) in (_TEXT, _UNTYPED)
 
 
 def number(value: Value | None) -> int | float | None:
-    """The value as an operand of arithmetic: itself, or what untyped text stands for, or unknown."""
+    """Return the value as an operand of arithmetic: itself, the number of untyped text, or unknown."""
     kind = _kind(value)
     if kind is _NUMBER:
         return value  # type: ignore[return-value]
@@ -72,7 +72,7 @@ def number(value: Value | None) -> int | float | None:
 
 
 def compare(operator: str, left: Value | None, right: Value | None) -> bool | None:
-    """`left operator right`; unknown when either is, or when the types do not allow it."""
+    """Return `left operator right`; unknown if an operand is, or if the types do not allow it."""
     if left is None or right is None:
         return None
     kinds = (_kind(left), _kind(right))
@@ -89,7 +89,7 @@ def compare(operator: str, left: Value | None, right: Value | None) -> bool | No
 
 
 def arithmetic(operator: str, left: Value | None, right: Value | None) -> int | float | None:
-    """`left operator right`; unknown for what is not a number, for overflow and for division by zero."""
+    """Return `left operator right`; unknown if an operand is not a number, for overflow and for division by zero."""
     first, second = number(left), number(right)
     if first is None or second is None:
         return None
@@ -108,7 +108,7 @@ def _of_integers(operator: str, first: int, second: int) -> int | None:
     elif second == 0:
         return None
     else:
-        # Python's // rounds down; the language, as Java, rounds toward zero.
+        # Python's // rounds down; the language rounds toward zero, as Java does.
         result = abs(first) // abs(second)
         if (first < 0) != (second < 0):
             result = -result
@@ -130,7 +130,7 @@ def _of_floats(operator: str, first: float, second: float) -> float | None:
 
 
 def positive(value: Value | None) -> int | float | None:
-    """Unary plus: the number itself, under the rule that arithmetic gives finite numbers only."""
+    """Unary plus: the number itself; unknown if it is infinite, as in all arithmetic."""
     return arithmetic("+", 0, value)
 
 

@@ -1,4 +1,4 @@
-"""What people coming from SQL or a programming language write, and what to write instead."""
+"""What people who know SQL or a programming language may write, and what to write instead."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ _CURLY_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u00b4"
 
 
 def character_hint(character: str) -> str:
-    """What to say of a character that no name can have."""
+    """Return the hint for a character that no name can have."""
     if character in _CURLY_QUOTES:
         return "write texts in plain single quotes, as 'this'"
     return f"the character {unicode_name(character, f'U+{ord(character):04X}')} cannot be in a name"
 
 
 def shown(token: str) -> str:
-    """A token as an error names it."""
+    """Return a token as errors show it."""
     if not token:
         return "the end of the selector"
     if len(token) > 24:
         token = f"{token[:20]}…"
-    # Texts bring their own quotes; anything else unprintable is spelled out.
+    # Texts have their own quotes; anything else that cannot be printed is spelled out.
     if not token.isprintable():
         return ascii(token)
     return token if token[0] in "'\"" else f"'{token}'"
 
 
-# Wildcards of MQTT and AMQP, which are ordinary characters here, and what does the same.
+# Wildcards of MQTT and AMQP, which are ordinary characters here, and the wildcards here.
 _FOREIGN_WILDCARDS = {"#": ">", "+": "*"}
 
 
 def topic_doubts(pattern: str) -> list[str]:
-    """What in a good topic pattern may not mean what its author thinks, each with what to write instead."""
+    """Return warnings: parts of a valid topic pattern that may mean something else than intended, and what to write."""
     levels = pattern.replace("/", ".").split(".")
     return [
         f"{foreign} is an ordinary character in topics here; {ours} is the wildcard, "
@@ -63,7 +63,7 @@ def topic_doubts(pattern: str) -> list[str]:
 
 
 def doubts(text: str) -> list[str]:
-    """What in a good selector may not mean what its author thinks, each with what to write instead."""
+    """Return warnings: parts of a valid selector that may mean something else than intended, and what to write."""
     if "-" not in text:
         return []
     return [

@@ -1,8 +1,8 @@
-"""The disjunction of a selector: alternatives of constraints that an index can hold.
+"""The disjunctive normal form of a selector: conjunctions of constraints, for an index.
 
-A selector is true for a message exactly when all constraints of some conjunction are. What no index helps with
-(arithmetic, one attribute against another, ORs too wide to expand) stays inside the conjunctions as TEST constraints,
-each accompanied by EXISTS constraints on the attributes that it cannot be true without.
+A selector is true for a message exactly if all constraints of some conjunction are. Conditions that an index cannot use
+(arithmetic, comparisons of two attributes, ORs too wide to expand) become TEST constraints in the conjunctions, each
+with EXISTS constraints on the attributes without which it cannot be true.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def disjunction(condition: Node) -> tuple[Conjunction, ...]:
-    """At most MAX_CONJUNCTIONS conjunctions, one of which must hold; none when the condition never does."""
+    """Return at most MAX_CONJUNCTIONS conjunctions, one of which must hold; none if the condition never does."""
     form = positive_form(condition)
     if isinstance(form, Constraint):
         return ((form,),)
@@ -48,12 +48,12 @@ def disjunction(condition: Node) -> tuple[Conjunction, ...]:
 
 
 def _size(form: Positive) -> int:
-    """How many constraints the form has, at least one."""
+    """Return how many constraints the form has, at least one."""
     return 1 if isinstance(form, Constraint) else max(1, sum(map(_size, form.parts)))
 
 
 def _expanded(form: Positive, budget: int) -> Sequence[Sequence[Constraint]]:
-    """The form as at most `budget` conjunctions, for a budget of one or more."""
+    """Return the form as at most `budget` conjunctions, for a budget of one or more."""
     if isinstance(form, Constraint):
         return ((form,),)
     if isinstance(form, Every):
@@ -67,7 +67,7 @@ def _expanded_every(form: Every, budget: int) -> Sequence[Sequence[Constraint]]:
     if form.width == 1:
         return (form.parts,)  # type: ignore[return-value]  # Parts of width 1 in a flat Every are constraints.
     results: list[Sequence[Sequence[Constraint]]] = [()] * len(form.parts)
-    # The narrow parts first: what is too wide for the budget that they leave is tested instead.
+    # The narrow parts first: a part too wide for the rest of the budget becomes a TEST.
     for index in _by_width(form.parts):
         results[index] = _expanded(form.parts[index], budget)
         budget //= len(results[index])
@@ -76,7 +76,7 @@ def _expanded_every(form: Every, budget: int) -> Sequence[Sequence[Constraint]]:
 
 def _expanded_some(form: Some, budget: int) -> Sequence[Sequence[Constraint]]:
     results: list[Sequence[Sequence[Constraint]]] = [()] * len(form.parts)
-    # The narrow parts first: what they do not use of their equal shares goes to the wide ones.
+    # The narrow parts first: what they leave of their equal shares goes to the wide ones.
     for done, index in enumerate(_by_width(form.parts)):
         results[index] = _expanded(form.parts[index], budget // (len(form.parts) - done))
         budget -= len(results[index])
@@ -93,7 +93,7 @@ def _tested(form: Some) -> list[Constraint]:
 
 
 def _present(form: Positive) -> frozenset[str]:
-    """Attributes that a message must have for the form to hold."""
+    """Return the attributes that a message must have for the form to hold."""
     if isinstance(form, Constraint):
         absent = form.operator is Operator.MISSING or form.operator is Operator.TEST
         return frozenset() if absent else frozenset((form.attribute,))

@@ -1,10 +1,10 @@
-"""From text to tree: a precedence parser written by hand, since subscriptions come and go by the thousand.
+"""Parses a selector into a tree. A precedence parser, written by hand for speed: clients subscribe by the thousand.
 
     OR  <  AND  <  NOT  <  comparisons, BETWEEN, IN, LIKE, IS  <  + -  <  * /  <  signs
 
 Chains on one level are loops. Only parentheses recurse, through `condition`, `predicate`, `value` and `operand`, and
-MAX_NESTING bounds them. Values and conditions share the parentheses, so a node says which of the two it can be, and
-whoever uses it checks. The grammar is in docs/selectors.md.
+MAX_NESTING bounds them. Both values and conditions can be in parentheses, so a node says which of the two it can
+be, and its user checks. The grammar is in docs/selectors.md.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ _A_CONDITION = "a condition, such as name = 'text' or name > 5"
 
 
 # Canonical text is at most so many times as long as what it was made from: 9e15 becomes 9000000000000000.0, a=b gets
-# two blanks, and a LIKE pattern at most an escape for each of its characters. So short texts need no second look.
+# two blanks, and a LIKE pattern at most an escape for each of its characters. So short texts need no second check.
 _MOST_GROWTH = 8
 
 
 def parse_condition(text: str, nesting: int = MAX_NESTING) -> Node:
-    """The tree of a selector; the literal TRUE for a blank one.
+    """Return the tree of a selector; the literal TRUE for a blank one.
 
-    The limits hold for the text and for the canonical text of the tree, which other brokers and later processes parse
-    again: whatever is accepted here is accepted there.
+    The limits apply to the text and to the canonical text of the tree, because other brokers and later processes parse
+    the canonical text: whatever is accepted here is accepted there.
 
     Args:
         text: the selector.
@@ -131,7 +131,7 @@ class _Parser:
     # Conditions
 
     def condition(self) -> Node:
-        """Predicates joined by AND and OR; or, where nothing joins, one predicate or value."""
+        """Parse predicates joined by AND and OR; or a single predicate or value."""
         start = self.at
         node = self.predicate()
         junction = _JUNCTIONS.get(self.tokens[self.at])
@@ -167,7 +167,7 @@ class _Parser:
             alternatives.append(conjuncts[0])
 
     def predicate(self) -> Node:
-        """One comparison or other test, perhaps under NOTs; or just a value."""
+        """Parse one comparison or other test, with any NOTs before it; or just a value."""
         tokens = self.tokens
         if tokens[self.at] in _NOT:
             return self.negation()
@@ -202,7 +202,7 @@ class _Parser:
         return node
 
     def worded(self, left: Node, start: int, word: str) -> Node:
-        """IS NULL, BETWEEN, IN or LIKE after `left`."""
+        """Parse IS NULL, BETWEEN, IN or LIKE after `left`."""
         negated = word == "NOT"
         if negated:
             self.at += 1
@@ -247,7 +247,7 @@ class _Parser:
         return node
 
     def texts(self) -> tuple[str, ...]:
-        """The bracketed list of an IN."""
+        """Parse the list of an IN, with its parentheses."""
         if self.tokens[self.at] != "(":
             self.unexpected("( and a list of texts after IN")
         values: list[str] = []
@@ -276,10 +276,10 @@ class _Parser:
         try:
             parsed = parse_like(pattern, escape)
         except EscapeMistake as mistake:
-            # The literal before the mistake may have doubled quotes, which the pattern has not.
+            # The literal may have doubled quotes before the mistake; the pattern has single ones.
             offset = 1 + mistake.index + pattern[: mistake.index].count("'")
             self.refuse(place, f"{shown(escape)} escapes nothing here", f"%, _ or {escape} after {escape}", offset)
-        # Without escapes: another escape character, as canonical text has it, needs more of them or fewer.
+        # Without escapes: canonical text has another escape character, and so another number of them.
         if parsed.length > MAX_LIKE_LENGTH:
             message = (
                 f"the pattern has {parsed.length:,} characters; the limit is {MAX_LIKE_LENGTH:,} (MAX_LIKE_LENGTH)"
@@ -297,7 +297,7 @@ class _Parser:
     # Values
 
     def value(self) -> Node:
-        """Operands joined by arithmetic; or, where nothing joins, one operand, which may be a condition."""
+        """Parse operands joined by arithmetic; or a single operand, which may be a condition."""
         start = self.at
         node = self.operand()
         if self.tokens[self.at] not in _ARITHMETIC:
@@ -306,7 +306,7 @@ class _Parser:
         return self.chain(node)
 
     def chain(self, first: Node) -> Node:
-        """Sums of products, from left to right, without recursion."""
+        """Parse sums of products, from left to right, without recursion."""
         terms: list[tuple[str, Node]] = []
         sign = "+"
         factors: list[tuple[str, Node]] = []
@@ -356,7 +356,7 @@ class _Parser:
         self.unexpected(_A_VALUE)
 
     def quoted_name(self, token: str) -> Node:
-        """A name that can only be written in quotes. Others are refused: `stock = "S1"` means a text."""
+        """Parse a name that needs quotes. Others in quotes are refused: the author of `stock = "S1"` means a text."""
         name = token[1:-1].replace('""', '"')
         if not name:
             self.refuse(self.at, "there is no name between these quotes", "the name of an attribute")
@@ -392,7 +392,7 @@ class _Parser:
         self.depth -= 1
 
     def signed(self, sign: str) -> Node:
-        """A sign belongs to the number right after it, so that the smallest integer can be written."""
+        """Parse a sign. It is part of the number right after it, so that the smallest integer can be written."""
         place = self.at
         self.at += 1
         token = self.tokens[self.at]
@@ -403,7 +403,7 @@ class _Parser:
         node = self.operand()
         self.need_number(node, start, f"'{sign}'")
         if isinstance(node, Literal):
-            # Canonical text has the number in parentheses, which are a level too.
+            # Canonical text has the number in parentheses, which add a level.
             self.deepen(1, place)
             self.depth -= 1
         self.depth -= 1
@@ -478,7 +478,7 @@ class _Parser:
 
 
 def _joined(first: Node, rest: list[tuple[str, Node]]) -> Node:
-    """One chain; when its first operand is a chain of the same level (from parentheses), they are one chain."""
+    """Return one chain, which takes in its first operand if that is a chain of the same level (in parentheses)."""
     if not rest:
         return first
     node = Arithmetic(first, tuple(rest))
@@ -488,7 +488,7 @@ def _joined(first: Node, rest: list[tuple[str, Node]]) -> Node:
 
 
 def _joint(node: Node, ending: str) -> str:
-    """What may follow a node in a condition."""
+    """Return what may follow a node in a condition, for errors."""
     if not node.is_condition:
         return "a comparison, such as = or <"
     return f"a comparison, AND, OR or {ending}" if node.is_value else f"AND, OR or {ending}"

@@ -1,8 +1,8 @@
-"""A selector without NOT: conditions over constraints, true for exactly the messages the selector is true for.
+"""A selector without NOT: conditions over constraints that are true for the same messages as the selector.
 
-Whoever asks only "is it true?" need not tell false from unknown. NOT can then be pushed down to the leaves: De Morgan's
-rules hold in three-valued logic, and the negation of a comparison is the opposite comparison, unknown for the same
-messages. What is left is `Every` (AND), `Some` (OR) and constraints, and in those false and unknown act alike.
+Matching only needs to know whether a selector is true, so false and unknown need not differ. NOT can then be pushed
+down to the leaves: De Morgan's rules hold in three-valued logic, and the negation of a comparison is the opposite
+comparison, unknown for the same messages. Only `Every` (AND), `Some` (OR) and constraints are left.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOO_WIDE = MAX_CONJUNCTIONS + 1
 
 
 class Every:
-    """All parts must hold; none at all holds always."""
+    """All parts must hold; without parts it always holds."""
 
     __slots__ = ("parts", "width")
 
@@ -39,7 +39,7 @@ class Every:
 
 
 class Some:
-    """One part must hold; none at all never holds. `source` is a tree with the same meaning."""
+    """One part must hold; without parts it never holds. `source` is a tree with the same meaning."""
 
     __slots__ = ("parts", "source", "width")
 
@@ -53,7 +53,7 @@ Positive: TypeAlias = Every | Some | Constraint
 
 
 def width(form: Positive) -> int:
-    """How many conjunctions the form expands into, or TOO_WIDE; kept in the nodes, so that asking is cheap."""
+    """Return how many conjunctions the form expands into, or TOO_WIDE; the nodes store it."""
     return 1 if isinstance(form, Constraint) else form.width
 
 
@@ -62,7 +62,7 @@ _NO_ATTRIBUTES: dict[str, Value] = {}
 
 
 def positive_form(node: Node, negated: bool = False) -> Positive:
-    """The node, or its negation, as a condition without NOT."""
+    """Return the node, or its negation, as a condition without NOT."""
     while isinstance(node, Not):
         node, negated = node.operand, not negated
     if not isinstance(node, And | Or):
@@ -111,7 +111,7 @@ _TEXTS = (Operator.EQUAL_TEXT, Operator.IN_TEXT)
 
 
 def _with_texts_merged(parts: list[Positive]) -> list[Positive]:
-    """`a = 'x' OR a = 'y' OR a IN (…)` is one IN, at the place of the first."""
+    """Merge `a = 'x' OR a = 'y' OR a IN (…)` into one IN, at the place of the first."""
     texts: dict[str, list[str]] = {}
     for part in parts:
         if isinstance(part, Constraint) and part.operator in _TEXTS:
@@ -162,7 +162,7 @@ def _other_comparison(operator: str, left: Node, right: Node) -> Positive:
         if isinstance(left, Name):
             return _against_constant(left.name, operator, constant)
         if isinstance(constant, bool) and not left.is_value and operator in EQUALITIES:
-            # A condition compared with TRUE is the condition, and with FALSE its negation, unknown or not.
+            # A condition compared with TRUE is the condition, and with FALSE its negation; unknown stays unknown.
             return positive_form(left, constant is not (operator == "="))
     return _test(Comparison(operator, left, right))
 
@@ -184,7 +184,7 @@ def _boolean(name: str, wanted: bool) -> Constraint:
     return Constraint(name, Operator.EQUAL_BOOLEAN, wanted)
 
 
-# Looked up once: a member of an enumeration costs more than the rest of a constraint.
+# Looked up once: access to an enumeration's member costs more than the rest of a constraint.
 _RANGE = Operator.RANGE
 _TEXT_OPERATORS = {"=": Operator.EQUAL_TEXT, "<>": Operator.NOT_EQUAL_TEXT}
 _NUMBER_OPERATORS = {"=": Operator.EQUAL_NUMBER, "<>": Operator.NOT_EQUAL_NUMBER}
@@ -197,18 +197,18 @@ _RANGES: dict[str, Callable[[Any], Range]] = {
 
 
 def _test(node: Node) -> Positive:
-    """A constraint that only evaluation can decide, and the attributes that must be there for it to be true."""
+    """Return a constraint that needs evaluation, and EXISTS for the attributes without which it cannot be true."""
     needed = sorted(needed_names(node))
     test = Constraint("", Operator.TEST, node)
     return Every([*(Constraint(name, Operator.EXISTS, None) for name in needed), test]) if needed else test
 
 
 def needed_names(node: Node) -> frozenset[str]:
-    """Attributes without which the node's value or truth is unknown, for sure."""
+    """Return the attributes without which the node's value or truth is always unknown."""
     if isinstance(node, IsNull):
         return frozenset()
     if isinstance(node, And | Or):
-        # One false operand of AND, or one true of OR, decides without the others.
+        # One false operand of AND, or one true operand of OR, decides alone.
         return frozenset.intersection(*map(needed_names, node.operands))
     if isinstance(node, Between):
         return needed_names(node.operand) | (needed_names(node.low) & needed_names(node.high))

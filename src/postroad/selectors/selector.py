@@ -22,7 +22,7 @@ __all__ = ["Selector"]
 class Selector:
     """A condition on a message's attributes, in the language of docs/selectors.md.
 
-    Selectors are equal when their canonical texts are, so they work as keys. They are never changed once made.
+    Selectors are equal if their canonical texts are, so they can be keys. They never change.
     """
 
     __slots__ = ("_disjunction", "_text", "condition")
@@ -34,7 +34,7 @@ class Selector:
 
     @classmethod
     def parse(cls, text: str, nesting: int = MAX_NESTING) -> Selector:
-        """Read a selector. A blank one matches everything.
+        """Parse a selector. A blank one matches everything.
 
         Args:
             text: the selector.
@@ -48,11 +48,11 @@ class Selector:
         return cls(parse_condition(text, nesting))
 
     def evaluate(self, attributes: Mapping[str, Value]) -> bool | None:
-        """True, False, or None for unknown. This is the reference that every faster form agrees with."""
+        """Return True, False, or None for unknown. Every faster form agrees with this reference."""
         return self.condition.truth(attributes)
 
     def matches(self, attributes: Mapping[str, Value]) -> bool:
-        """Whether the message is wanted: the condition is true, neither false nor unknown."""
+        """Whether the condition is true, neither false nor unknown."""
         return self.condition.truth(attributes) is True
 
     @property

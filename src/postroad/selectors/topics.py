@@ -6,7 +6,7 @@ import re
 
 from postroad.messages.characters import first_invisible, shown
 
-# The limits of topics themselves: a pattern longer than any topic could match nothing.
+# The limits of topics: a pattern longer than any topic would match nothing.
 from postroad.messages.limits import MAX_TOPIC_BYTES as MAX_TOPIC_LENGTH
 from postroad.messages.limits import MAX_TOPIC_LEVELS
 from postroad.selectors.errors import TopicError
@@ -18,7 +18,7 @@ _WILDCARD = re.compile(r"[*>]")
 
 
 def check_topic(text: str) -> None:
-    """Check a topic that is published to: non-empty levels of characters that can be seen.
+    """Check the topic of a message: non-empty levels of visible characters.
 
     Raises:
         TopicError: it is not a topic; the error points at the place.
@@ -44,12 +44,12 @@ class TopicPattern:
         self.text = text
         self.levels = levels
         self.is_exact = not _WILDCARD.search(text)
-        # The places whose level must be equal; the others are wildcards.
+        # The levels that must be equal; the others are wildcards.
         self._fixed = tuple((place, level) for place, level in enumerate(levels) if level not in ("*", ">"))
 
     @classmethod
     def parse(cls, text: str) -> TopicPattern:
-        """Read a pattern.
+        """Parse a pattern.
 
         Raises:
             TopicError: it is not a pattern; the error points at the place.
@@ -67,7 +67,7 @@ class TopicPattern:
         return cls(text, levels)
 
     def matches(self, topic: str) -> bool:
-        """Whether the pattern wants a topic."""
+        """Whether a topic matches the pattern."""
         if self.is_exact:
             return topic == self.text
         given = topic.split(".")
@@ -90,7 +90,7 @@ class TopicPattern:
 
 
 def _levels(text: str) -> tuple[str, ...]:
-    """The levels of a topic or pattern, each non-empty and of printable characters."""
+    """Return the levels of a topic or pattern, each non-empty and of visible characters."""
     _check_characters(text)
     size = len(text.encode())
     if size > MAX_TOPIC_LENGTH:

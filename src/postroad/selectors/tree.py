@@ -1,7 +1,7 @@
 """The nodes of a parsed selector: what each means for a message, and its canonical text.
 
-`value` gives what a node is as an operand, `truth` what it is as a condition; they differ for a name alone, which as a
-condition is true or false only when the attribute is a boolean. None is "missing" as a value, "unknown" as a truth.
+`value` is the node as an operand, `truth` the node as a condition. They differ only for a name, which as a condition is
+true or false only if the attribute is a boolean. None is "missing" as a value, "unknown" as a truth.
 
 Chains of AND, of OR, and of arithmetic on one level are one node with many operands, so that the depth of a tree is
 bounded by MAX_NESTING and not by the selector's length.
@@ -40,15 +40,15 @@ __all__ = [
     "names",
 ]
 
-# How tightly a node's text holds together; an operand looser than its place wants goes into parentheses.
+# The precedence of a node's text; an operand of a lower level than its place requires gets parentheses.
 OR, AND, NOT, CONDITION, SUM, PRODUCT, SIGN, ATOM = range(8)
 
 
 class Node:
-    """A part of a selector. Two nodes are equal when their canonical texts are.
+    """A part of a selector. Two nodes are equal if their canonical texts are.
 
-    Every kind of node has `value`, `truth` and `text` of its own. This is not an abstract base class: the metaclass of
-    those makes `isinstance`, which the compiler of selectors calls for every node, several times as slow.
+    Every kind of node defines `value`, `truth` and `text`. This is not an abstract base class: their metaclass makes
+    `isinstance`, which the compiler of selectors calls for every node, several times as slow.
     """
 
     __slots__ = ()
@@ -73,7 +73,7 @@ class Node:
         raise NotImplementedError
 
     def within(self, level: int) -> str:
-        """The text as an operand at a place that wants at least this level."""
+        """Return the text as an operand at a place that requires at least this level."""
         text = self.text()
         return f"({text})" if self.level < level else text
 
@@ -91,7 +91,7 @@ class Node:
 
 
 def names(node: Node) -> Iterator[str]:
-    """Every attribute name under the node, as often as it occurs."""
+    """Yield every attribute name in the node, as often as it occurs."""
     pending = [node]
     while pending:
         node = pending.pop()
@@ -301,7 +301,7 @@ class In(_Condition):
 
 
 class Like(_Condition):
-    """Whether a text has the form of a pattern."""
+    """Whether a text matches a pattern."""
 
     __slots__ = ("name", "negated", "pattern")
 
@@ -327,7 +327,7 @@ class Like(_Condition):
 
 
 class IsNull(_Condition):
-    """Whether the attribute is missing; the one condition that is never unknown."""
+    """Whether the attribute is missing; the only condition that is never unknown."""
 
     __slots__ = ("name", "negated")
 
@@ -367,7 +367,7 @@ class Not(_Condition):
 
 
 class _Junction(_Condition):
-    """Many conditions joined by one word; the text is kept, since normal forms compare long ones by it."""
+    """Many conditions joined by one word. The text is stored, because normal forms compare nodes by it."""
 
     __slots__ = ("_text", "operands")
 
