@@ -27,7 +27,7 @@ _LETTER_C, _LETTER_N, _LETTER_R = ord("c"), ord("n"), ord("r")
 _ONE = np.uint64(1)
 
 
-def _marks(special: bytes) -> Bytes:
+def byte_marks(special: bytes) -> Bytes:
     """Return a table of all 256 bytes that has 1 for each of these."""
     table = np.zeros(256, dtype=np.uint8)
     table[list(special)] = 1
@@ -36,9 +36,9 @@ def _marks(special: bytes) -> Bytes:
 
 # Bytes at which a scan stops: in a topic everything except ordinary ASCII characters; in a header line what ends the
 # name or value, begins an escape, or is not allowed.
-_TOPIC_STOPS = _marks(bytes(range(_BLANK + 1)) + b".*>" + bytes(range(_DELETE, 256)))
-_VALUE_STOPS = _marks(b"\n\r\0\\")
-_NAME_STOPS = _marks(b"\n\r\0\\:")
+_TOPIC_STOPS = byte_marks(bytes(range(_BLANK + 1)) + b".*>" + bytes(range(_DELETE, 256)))
+_VALUE_STOPS = byte_marks(b"\n\r\0\\")
+_NAME_STOPS = byte_marks(b"\n\r\0\\:")
 
 # Kernels need the tags as plain integers.
 _TEXT, _UNTYPED, _INTEGER, _FLOAT, _BOOLEAN, _BYTES, _RESERVED = (
@@ -102,7 +102,7 @@ def check_utf8(buffer: Bytes, start: int, end: int) -> int:
 
 @device
 def _skip(buffer: Bytes, at: int, end: int, stops: Bytes) -> int:
-    """The first offset from `at` on whose byte has a mark in `stops`, or `end`.
+    """Return the first offset from `at` on whose byte has a mark in `stops`, or `end`.
 
     A table and unsigned indices leave one branch per byte; most bytes of topics and header lines go by here.
     """
@@ -114,10 +114,10 @@ def _skip(buffer: Bytes, at: int, end: int, stops: Bytes) -> int:
 
 @device
 def check_topic(buffer: Bytes, start: int, end: int) -> tuple[int, int]:
-    """Whether a span is a topic that may be published to; returns (fault, where).
+    """Check that a span is a topic that messages may have: (fault, offset).
 
     `_skip` jumps over plain bytes, so only dots, wildcards, blanks, control bytes and bytes of other characters are
-    looked at one by one. `level` is where the current level begins: a level is empty if a dot, or the end, is there.
+    checked one by one. `level` is where the current level begins: a level is empty if a dot, or the end, is there.
     """
     level, levels = start, 1
     at = _skip(buffer, start, end, _TOPIC_STOPS)

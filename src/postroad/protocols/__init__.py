@@ -1,4 +1,4 @@
-"""Protocols: codecs without I/O, one package each. Bytes in, batches and events out, and the other way round."""
+"""Protocols: codecs without I/O, one package each. They decode bytes to batches and events, and encode the reverse."""
 
 from __future__ import annotations
 

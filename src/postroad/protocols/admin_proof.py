@@ -1,19 +1,19 @@
-"""Proofs that both ends of a request to an admin endpoint know its token, which is itself not sent.
+"""Proofs that both ends of a request to an admin endpoint know its token, without sending the token.
 
-A port number outlives the broker that had it: another program may listen there by the time somebody asks. Shown the
-token, that program could close sessions and delete queues wherever the same token counts. So without TLS, clients of
-ours send
+A port number outlives its broker: another program may listen there by the time of a request. With the token, that
+program could close sessions and delete queues wherever the token is valid. So without TLS, our clients send
 
     Authorization: Postroad-Proof TIME.NONCE.MAC        and get        Postroad-Proof: MAC
 
-Rule 1: the client's MAC covers the address that it is connected to. Whoever listens there and passes the request on
-        connects to another address, and the broker refuses it.
+Rule 1: the client's MAC covers the address that it is connected to. A program that listens there and passes the
+        request on connects to another address, and the broker refuses it.
 Rule 2: it covers a time and a nonce. A broker accepts it once, and for a minute.
-Rule 3: it covers method and target: it is good for this request and no other.
-Rule 4: the broker's MAC covers the client's, the status and the body: the answer is the broker's, and to this request.
+Rule 3: it covers method and target: it is valid for this request only.
+Rule 4: the broker's MAC covers the client's MAC, the status and the body: the reply comes from the broker, and belongs
+        to this request.
 
-Both MACs are HMAC-SHA256 with the token as key, in hexadecimal. Whoever gets one can try tokens against it, so a token
-has to be random.
+Both MACs are HMAC-SHA256 with the token as key, in hexadecimal. Somebody who gets one can try tokens against it, so a
+token has to be random.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ __all__ = ["PROOF_HEADER", "PROOF_SCHEME", "ProofCheck", "reply_proof", "request
 
 PROOF_SCHEME = "Postroad-Proof"
 PROOF_HEADER = "Postroad-Proof"
-# Both ends are on one machine and read one clock; a request that waits for a busy broker is answered within seconds.
+# Both ends are on one machine and use one clock; even a busy broker replies within seconds.
 WINDOW_MS = 60_000
-# Requests of two windows, which have to be remembered: 80 a second for as long. Only who knows the token adds to them.
+# Nonces of two windows, which have to be remembered: 80 requests per second. Only clients that know the token add to
+# them.
 MOST_NONCES = 10_000
-# Three numbers in a line; what is longer is none of ours.
+# Three numbers in a line; a longer text is not a proof.
 MOST_PROOF_CHARACTERS = 200
 
 
 def request_proof(token: str, address: str, method: str, target: str, time: int, nonce: str) -> str:
-    """What goes after the scheme.
+    """Return the proof of a request, which follows the scheme in the header.
 
     Args:
         token: of the admin endpoint.
@@ -53,12 +54,12 @@ def request_proof(token: str, address: str, method: str, target: str, time: int,
 
 
 def reply_proof(token: str, proof: str, status: int, body: bytes) -> str:
-    """What a broker answers to a request with this proof."""
+    """Return the proof of a broker's reply to a request with this proof."""
     return _mac(token, "reply", proof, str(status), hashlib.sha256(body).hexdigest())
 
 
 class ProofCheck:
-    """Checks proofs of requests; each counts once.
+    """Checks proofs of requests; each is accepted once.
 
     Args:
         clock: ms since 1970.
@@ -66,11 +67,11 @@ class ProofCheck:
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
-        # Nonces that were accepted, in their order, and until when their proofs could be sent again.
+        # Accepted nonces, in their order, each with the time until which its proof could be sent again.
         self._nonces: dict[str, int] = {}
 
     def accepts(self, token: str, proof: str, address: str, method: str, target: str) -> bool:
-        """Whether the client knows the token, and asks for this, here and now."""
+        """Whether the proof shows that the client knows the token, and is for this request, here and now."""
         time, nonce = _parts(proof)
         now = self._clock()
         if abs(now - time) > WINDOW_MS:
@@ -88,7 +89,7 @@ class ProofCheck:
 
 
 def _parts(proof: str) -> tuple[int, str]:
-    """Time and nonce; a time of long ago for what is no proof."""
+    """Return time and nonce; a time long ago if this is not a proof."""
     time, _, rest = proof.partition(".")
     nonce = rest.partition(".")[0]
     if len(proof) > MOST_PROOF_CHARACTERS or not (proof.isascii() and time.isdigit() and nonce):
@@ -97,6 +98,6 @@ def _parts(proof: str) -> tuple[int, str]:
 
 
 def _mac(token: str, *parts: str) -> str:
-    # No part holds a line end: each is a number, a word, an address or a part of a request line.
+    # No part contains a line end: each is a number, a word, an address or a part of a request line.
     text = "\n".join(("postroad admin 1", *parts))
     return hmac.new(token.encode(), text.encode(), hashlib.sha256).hexdigest()

@@ -1,8 +1,8 @@
-"""`LinkConversation`: one connection to a neighbour from the first byte to the last. `Neighbour`: what outlives it.
+"""`LinkConversation`: one connection to a neighbour, from the first byte to the last. `Neighbour`: what outlives it.
 
-A driver does this and nothing else: it writes what `begin`, `receive`, `send`, `control` and `tick` give it, passes on
-what it reads, calls `tick` when `due`, and closes the connection when there is an `error`. It calls `closed` when the
-connection goes from the other side.
+A driver only moves bytes: it writes what `begin`, `receive`, `send`, `control` and `tick` return, passes what it reads
+to `receive`, calls `tick` when `due`, and closes the connection after an `error`. It calls `closed` when the other side
+closes the connection.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ __all__ = ["Heard", "LinkConversation", "Neighbour"]
 
 @dataclass(slots=True)
 class Neighbour:
-    """What this process keeps about a neighbour for as long as it runs.
+    """What this process keeps for a neighbour as long as it runs.
 
     Attributes:
         sender: what goes there.
         receiver: what comes from there.
-        current: the connection that counts; the newest whose handshake is done.
+        current: the connection in use: the newest whose handshake is done.
     """
 
     sender: LinkSender
@@ -56,21 +56,21 @@ class Neighbour:
     current: LinkConversation | None = None
 
     def standing(self) -> LinkStanding:
-        """What a WELCOME to this neighbour says."""
+        """Return what a WELCOME to this neighbour says."""
         receiver = self.receiver
         return LinkStanding(receiver.epoch, receiver.received, receiver.settled, self.sender.first)
 
 
 @dataclass(slots=True)
 class Heard:
-    """What a read brought.
+    """The result of a read or a tick.
 
     Attributes:
-        frames: new DATA and CONTROL frames, in order. Settle DATA by its number and the epoch the receiver has now.
-        returned: DATA frames that a restarted neighbour has forgotten: mark them maybe-duplicate and route them anew.
+        frames: new DATA and CONTROL frames, in order. Settle DATA by its number and the receiver's present epoch.
+        returned: DATA frames that a restarted neighbour has forgotten: mark them maybe-duplicate and route them again.
         output: what to write now, in order.
         opened: the handshake was done in this read.
-        replaced: the connection whose place this one took: close it.
+        replaced: the connection that this one replaces: close it.
         error: the connection is over: write the output and close.
     """
 
@@ -83,7 +83,7 @@ class Heard:
 
 
 class LinkConversation:
-    """One connection. After an error it is of no more use."""
+    """One connection. After an error it cannot be used any more."""
 
     def __init__(
         self,
@@ -99,12 +99,12 @@ class LinkConversation:
         """
         Args:
             identity: who this end is.
-            neighbours: the neighbour of a number; always the same one. Asked for numbers that are allowed only.
+            neighbours: returns the neighbour of a number, always the same object. Called for allowed numbers only.
             dialling: whether this end opened the connection.
             nonce: 32 random bytes, for this connection alone.
             now: ms.
-            expected: the numbers the peer may have; None for any but one's own.
-            barred: why the broker of a number is not let in now; empty if it is.
+            expected: the numbers the peer may have; None for any except this broker's.
+            barred: returns why the broker of a number is not accepted now; empty if it is.
         """
         self._identity = identity
         self._neighbours = neighbours
@@ -128,20 +128,20 @@ class LinkConversation:
 
     @property
     def peer(self) -> Hello | None:
-        """What the peer said about itself; to be trusted when `open`."""
+        """The HELLO of the peer; not proved before `open`."""
         return self._handshake.peer
 
     @property
     def due(self) -> int:
-        """When to `tick` next, at the latest (ms), apart from progress, which wants one every `PROGRESS_MS`."""
+        """The latest time of the next `tick` (ms). Progress needs one every `PROGRESS_MS` as well."""
         return self._started + HANDSHAKE_TIMEOUT_MS if self._pulse is None else self._pulse.due
 
     def begin(self) -> bytes:
-        """What to write first."""
+        """Return what to write first."""
         return self._handshake.begin()
 
     def receive(self, data: bytes | bytearray | memoryview, now: int) -> Heard:
-        """Take in a read. What came before an error counts, so look at the frames first and at the error last."""
+        """Decode a read. Frames before an error are valid, so handle the frames first, and the error last."""
         heard = Heard()
         if self._pulse is not None:
             self._pulse.heard(now)
@@ -160,7 +160,7 @@ class LinkConversation:
         self.closed()
 
     def tick(self, now: int) -> Heard:
-        """Time passes: heart-beats, progress, and the end of a connection that is silent."""
+        """Send heart-beats and progress if they are due, and end a connection that is silent for too long."""
         heard = Heard()
         pulse = self._pulse
         try:
@@ -192,14 +192,14 @@ class LinkConversation:
         mark: object = None,
         returned: bool = False,
     ) -> Sent:
-        """Send rows of a batch; see `LinkSender.send`, which also serves while there is no connection."""
+        """Send rows of a batch; see `LinkSender.send`, which also works while there is no connection."""
         sent = self._opened().sender.send(batch, rows, sets, lines, epoch, mark=mark, returned=returned)
         if sent.frames and self._pulse is not None:
             self._pulse.sent(now)
         return sent
 
     def control(self, kind: int, payload: bytes, now: int) -> bytes:
-        """A control frame to write."""
+        """Return a control frame to write."""
         self._opened()
         if self._pulse is not None:
             self._pulse.sent(now)
@@ -213,12 +213,12 @@ class LinkConversation:
         return self.neighbour
 
     def bye(self, reason: Reason, text: str) -> bytes:
-        """What to write before closing on purpose. The connection is closed for this end."""
+        """Return what to write before this end closes the connection. It counts as closed from now on."""
         self.closed()
         return encode_bye(reason, text)
 
     def closed(self) -> None:
-        """The connection is gone, from whichever side. What is not received waits for the next one."""
+        """Take note that the connection is gone. Frames that are not received wait for the next connection."""
         if self.neighbour is not None and self.neighbour.current is self:
             self.neighbour.current = None
             self.neighbour.sender.detach()

@@ -1,6 +1,6 @@
-"""DATA frames: rows of a batch and the brokers they are for, as columns, to bytes and back.
+"""Encodes and decodes DATA frames: rows of a batch, and the brokers they are for, as columns.
 
-A frame is decoded without copying a message: the batch that comes out lies over the bytes that came in.
+Decoding does not copy messages: the batch of a frame refers to the bytes of the frame.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 _HEAD = struct.Struct("<QQIIII")
 DATA_HEAD_BYTES = HEADER_BYTES + _HEAD.size
 _LINE_BYTES, _LENGTH_BYTES = 2, 4
-# What a row costs beside its message and its metadata: its line, its envelope, its length.
+# Bytes of a row besides its message and its metadata: its line, its envelope, its length.
 ROW_BYTES = _LINE_BYTES + ENVELOPE_BYTES + _LENGTH_BYTES
 
 
@@ -50,12 +50,12 @@ class Data(NamedTuple):
     """A DATA frame.
 
     Attributes:
-        number: counts the DATA frames of one sender to one neighbour.
-        epoch: the membership epoch that the destination sets go by.
+        number: of the frame, counted from one sender to one neighbour.
+        epoch: the membership epoch of the destination sets.
         batch: the rows.
         sets: uint64[distinct, words]; bit n is broker n.
         lines: int64[rows]; the line of each row in `sets`.
-        mark: an object that the sender keeps with the frame and gives back with it; it does not travel.
+        mark: an object that the sender keeps with the frame and returns with it; it is not encoded.
     """
 
     number: int
@@ -67,11 +67,11 @@ class Data(NamedTuple):
 
 
 def encode_data(batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, number: int) -> memoryview:
-    """Rows of a batch as one frame.
+    """Encode rows of a batch as one frame.
 
     Args:
         batch: where the rows are.
-        rows: which rows, in the order in which they travel.
+        rows: which rows, in their order in the frame.
         sets: uint64[distinct, words].
         lines: for each of `rows`, its line in `sets`.
         epoch: the membership epoch.
@@ -91,7 +91,7 @@ def encode_data(batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int,
 def encode_checked(
     batch: Batch, rows: Lines, sets: Sets, lines: Lines, epoch: int, number: int, sizes: Lines
 ) -> memoryview:
-    """As `encode_data`, for rows and destinations that are known to be legal, with what `row_sizes` said about them."""
+    """Encode as `encode_data` does, for rows and destinations that are checked; `row_sizes` gave the sizes."""
     count = len(rows)
     if len(sets) > count:
         sets, lines = sets[lines], np.arange(count)
@@ -108,7 +108,7 @@ def encode_checked(
 
 
 def row_sizes(batch: Batch, rows: Lines) -> Lines:
-    """The bytes of message and metadata of each of these rows in a frame; the columns take `ROW_BYTES` more.
+    """Return the bytes of message and metadata of each row in a frame; the columns take `ROW_BYTES` more.
 
     Raises:
         LinkError: a row is not in the batch.
@@ -126,7 +126,7 @@ def _row_array(rows: Lines) -> Lines:
 
 
 def _refusal(batch: Batch, row: int) -> PostroadError:
-    """Why a row cannot be sent: the encoders of messages know how to say it."""
+    """Return why a row cannot be sent, in the words of the encoders of messages."""
     if not 0 <= row < len(batch):
         return LinkError(f"row {row} of a batch of {len(batch)} cannot be sent")
     one = batch.take([row])
@@ -140,10 +140,10 @@ def _refusal(batch: Batch, row: int) -> PostroadError:
 
 
 def check_destinations(count: int, sets: Sets, lines: Lines) -> None:
-    """Check the destinations of a number of rows; without rows none are needed.
+    """Check the destinations of `count` rows; no rows need no destinations.
 
     Raises:
-        LinkError: they do not fit the rows, or each other.
+        LinkError: their number is not that of the rows, or a line is not in `sets`.
     """
     if sets.ndim != 2 or not 1 <= sets.shape[1] <= MAX_WORDS_PER_SET or len(lines) != count:
         raise LinkError(f"destinations: {len(lines)} lines into sets of shape {sets.shape} for {count} rows")
@@ -152,10 +152,10 @@ def check_destinations(count: int, sets: Sets, lines: Lines) -> None:
 
 
 def decode_data(frame: bytes | bytearray | memoryview) -> Data:
-    """A whole frame, header included. The batch keeps the bytes: they must not change while it lives.
+    """Decode a whole frame, header included. The batch refers to the bytes, which must not change while it lives.
 
     Raises:
-        LinkError: it is not what the format says; the text names the fault.
+        LinkError: the frame is not as the format requires; the text names the fault.
     """
     size = len(frame)
     if size < DATA_HEAD_BYTES:
@@ -181,7 +181,7 @@ def decode_data(frame: bytes | bytearray | memoryview) -> Data:
 
 
 def _rows(frame: Bytes, number: int, distinct: int, lines: Lines, at: int) -> Batch:
-    """The batch of a frame whose columns begin at `at`; its lines are filled in."""
+    """Return the batch of a frame whose columns begin at `at`, and fill `lines`."""
     count = len(lines)
     lengths = np.empty(count, np.int32)
     metadata, messages = read_columns(frame, at, distinct, lines, lengths)

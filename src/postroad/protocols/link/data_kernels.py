@@ -1,13 +1,12 @@
-"""Kernels that measure rows of a batch and write them into a DATA frame, each byte once and straight to its place; and
-one that reads the columns of a frame.
+"""Kernels that write rows of a batch into a DATA frame, each byte once, and one that reads the columns of a frame.
 
-Composing the frame from `encode_batch(batch.take(rows))` and its like costs 1.5 times as much for 1,000 short messages,
-2 times for one, and 10 times for 1,000 of 1,000 bytes: every piece is an array of its own, in new pages, and copied
-once more. Numpy takes 1 to 2 µs for each thing it does, which is what a frame of one message costs.
+To build a frame from `encode_batch(batch.take(rows))` and the like costs 1.5 times as much for 1,000 short messages, 2
+times for one, and 10 times for 1,000 of 1,000 bytes: every part is an array in new pages, and is copied once more. Each
+call of numpy takes 1 to 2 µs, which is what a frame of one message costs here.
 
 A neighbour may send anything: counts and lengths of a frame are compared with its size before `read_columns` is called,
-and are summed in 64 bits, so that no sum wraps to one that fits. Rows to write are measured first, and a row, span or
-envelope that is negative or out of range is named instead of written.
+and are added in 64 bits, so that no sum overflows. Rows are measured before they are written: the kernel reports a row,
+span or envelope that is negative or out of range.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ _ENVELOPES = "Array(int64, 2, 'C', readonly=True)"
 def measure_rows(
     spans: Spans, envelopes: Envelopes, size: int, rows: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> int:
-    """Fill in the bytes of each row's message and metadata together.
+    """Set `sizes` to the bytes of each row's message and metadata together.
 
     Returns:
-        the first index into `rows` that names no row, or one whose parts or envelope are not legal; -1 if all are fine.
+        the first index into `rows` whose row does not exist, or has a part or envelope that is not valid; -1 if none.
     """
     for index in range(len(rows)):
         row = rows[index]
@@ -82,7 +81,7 @@ def measure_rows(
 
 @device
 def _copy(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Copy bytes to `at`; the offset after them. Unsigned indices cannot count from the end: the loop is quicker."""
+    """Copy bytes to `at`; return the offset after them. Unsigned indices never count from the end and are faster."""
     origin, target = np.uint64(start), np.uint64(at)
     for index in range(np.uint64(end - start)):
         out[target + index] = buffer[origin + index]
@@ -91,7 +90,7 @@ def _copy(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
 
 @device
 def _put_message(buffer: Bytes, spans: Spans, row: int, out: Bytes, at: int) -> int:
-    """Write one encoded message; the offset after it. A message that was received lies in one piece."""
+    """Write one encoded message; return the offset after it. The parts of a received message are consecutive."""
     whole = True
     for part in range(4):
         start, end = span_at(spans, row, 2 * part)
@@ -122,9 +121,9 @@ def write_rows(
     out: Bytes,
     at: int,
 ) -> int:
-    """Write the columns of a frame and its messages from `at` on, where the lines of the rows begin.
+    """Write the columns of a frame and its messages; `at` is where the lines of the rows begin.
 
-    The rows have been measured, and `out` has room for all of it.
+    The rows have been measured, and `out` has room for them.
 
     Returns:
         the offset after the last message.
@@ -153,11 +152,12 @@ def write_rows(
 def read_columns(
     frame: Bytes, at: int, distinct: int, lines: NDArray[np.int64], lengths: NDArray[np.int32]
 ) -> tuple[int, int]:
-    """Read the lines and the lengths of a frame that has room for all its columns from `at` on.
+    """Read the lines and the lengths of a frame; the caller has checked that all columns, from `at` on, are in it.
 
     Returns:
-        the bytes of all metadata blocks and of all messages, as the frame tells them; (`LINE_OUTSIDE`, row) when the
-        line of a row is not below `distinct`. A length beyond 31 bits comes out wrong: such a sum fits no frame.
+        the bytes of all metadata blocks and of all messages, by the frame's lengths; or (`LINE_OUTSIDE`, row) if the
+        line of a row is not below `distinct`. A length of more than 31 bits is stored wrongly, but then the sum fits no
+        frame.
     """
     count = len(lines)
     envelopes = at + 2 * count

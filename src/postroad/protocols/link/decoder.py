@@ -1,4 +1,4 @@
-"""`LinkDecoder`: reads of a socket in, whole frames out."""
+"""`LinkDecoder`: decodes what a socket reads into whole frames."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["Frame", "LinkDecoder"]
 
 
 class LinkDecoder:
-    """Cuts what one connection brings into frames, and checks each.
+    """Splits the bytes of one connection into frames, and checks each.
 
-    A frame that lies within one read is not copied. One that is spread over many reads is gathered in one place, each
-    byte once, however many reads there are. At most one frame is kept, and before `open` a small one only.
+    A frame within one read is not copied. The parts of a frame in several reads are copied once, into one buffer. At
+    most one unfinished frame is kept, and before `open` only a small one.
     """
 
     __slots__ = ("_broken", "_kept", "_limit", "_wanted")
@@ -45,7 +45,7 @@ class LinkDecoder:
         self._broken = False
 
     def open(self) -> None:
-        """The handshake is done: frames of any kind and of full size may come."""
+        """Allow frames of any kind and of full size, after the handshake."""
         self._limit = MAX_LINK_FRAME_BYTES
 
     @property
@@ -54,13 +54,13 @@ class LinkDecoder:
         return len(self._kept)
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The frames that are whole now, in order; see `frames`."""
+        """Return the frames that are complete now, in order; see `frames`."""
         return list(self.frames(data))
 
     def frames(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
-        """The frames that are whole now, one by one: `open` may be called in between. To be taken to the end.
+        """Yield the frames that are complete now; `open` may be called in between. The caller has to exhaust it.
 
-        What is not `bytes` is copied first: its owner may write to it.
+        Data that is not `bytes` is copied first, because its owner may write to it.
 
         Raises:
             LinkError: the bytes are not a frame; the decoder is closed.
@@ -79,7 +79,7 @@ class LinkDecoder:
         while self._kept and at < len(data):
             at = self._gather(data, at)
             if len(self._kept) == self._wanted:
-                # The frame lies over what was kept, which is left to it.
+                # The frame refers to the kept buffer, which is not used again.
                 whole, self._kept, self._wanted = self._kept, bytearray(), HEADER_BYTES
                 yield _decoded(memoryview(whole))
         view = memoryview(data)
@@ -94,7 +94,7 @@ class LinkDecoder:
             self._wanted = HEADER_BYTES if len(self._kept) < HEADER_BYTES else self._length(self._kept, 0)
 
     def _gather(self, data: bytes, at: int) -> int:
-        """Add to the frame that is kept what it wants; the offset after that."""
+        """Append to the kept frame what it lacks; return the offset after that."""
         end = min(len(data), at + self._wanted - len(self._kept))
         self._kept += memoryview(data)[at:end]
         if len(self._kept) == HEADER_BYTES:
@@ -102,7 +102,7 @@ class LinkDecoder:
         return end
 
     def _length(self, data: bytes | bytearray, at: int) -> int:
-        """The length in a header, checked."""
+        """Return the length in a header, checked."""
         length, kind, zeros = HEADER.unpack_from(data, at)
         if kind not in KINDS or any(zeros):
             raise LinkError(f"no frame begins with {bytes(data[at : at + HEADER_BYTES]).hex()}; is the peer a broker?")

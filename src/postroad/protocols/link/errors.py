@@ -1,4 +1,4 @@
-"""What a link refuses, with a number for the reason that both ends know."""
+"""Errors of a link, with numbers for the reasons that both ends know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LinkError", "Reason"]
 
 
 class Reason(IntEnum):
-    """Why a link ends. The numbers travel in BYE frames and are never given another meaning."""
+    """Why a link ends. The numbers are sent in BYE frames, and never change their meaning."""
 
     CLOSING = 1
     FAULT = 2
@@ -28,10 +28,10 @@ class Reason(IntEnum):
 
 
 class LinkError(PostroadError):
-    """A link cannot go on: close the connection.
+    """A link cannot continue: close the connection.
 
     Attributes:
-        reason: for the BYE that tells the peer.
+        reason: for the BYE to the peer.
         ours: whether this end found it. An error that the peer sent in a BYE is not sent back.
     """
 

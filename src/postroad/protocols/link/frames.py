@@ -1,4 +1,4 @@
-"""The frames of a link but for DATA: what they say, to bytes and back (`docs/formats.md`, "Link frames")."""
+"""Encodes and decodes the frames of a link, except DATA (`docs/formats.md`, "Link frames")."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _RANGE = struct.Struct("<QQ")
 _CONTROL = struct.Struct("<B3s")
 _BYE = struct.Struct("<HH")
 
-# Authentication methods: bits that can be joined.
+# Authentication methods: bits that can be combined.
 UNAUTHENTICATED, HMAC_SHA256, ED25519 = 0, 1, 2
 NONCE_BYTES = PROOF_BYTES = 32
 NO_PROOF = bytes(PROOF_BYTES)
@@ -82,26 +82,26 @@ SIGNED_VERSION = 2
 SIGNATURE_BYTES = 64
 NO_SIGNATURE = bytes(SIGNATURE_BYTES)
 
-# Capabilities. This one says: settle my DATA frames when you are done with them, not when you have them.
+# Capabilities. This one asks to settle DATA frames when they are done with, not on receipt.
 CUSTODY = 1
 
-# Numbers of frames and epochs stay below this, so that no peer can drive a counter to overflow.
+# Numbers of frames and epochs stay below this, so that no peer can make a counter overflow.
 LARGEST_COUNT = 2**62
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who is there.
+    """Who the sender is.
 
     Attributes:
         lowest: the oldest protocol version the sender speaks.
         highest: the newest one.
         broker: its number.
-        epoch: when its process started (ms); a broker that comes back with another epoch has forgotten everything.
+        epoch: when its process started (ms); a broker that returns with another epoch has forgotten everything.
         membership: the epoch of the network's membership as it knows it.
         network: the name of the network it belongs to.
         nonce: 32 random bytes, never used twice.
-        authentication: `UNAUTHENTICATED`, or `HMAC_SHA256`, `ED25519`, or both joined.
+        authentication: `UNAUTHENTICATED`, `HMAC_SHA256`, `ED25519`, or the last two combined.
         capabilities: bits; unknown ones are ignored.
         heart_beat: it sends something at least at this interval, in ms.
     """
@@ -120,16 +120,16 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The proof that the sender knows the secret, and where it stands.
+    """The proof that the sender knows the secret, and what it has received.
 
     Attributes:
         version: the protocol version both will speak.
-        epoch: the epoch of the peer that `received` and `settled` are about; 0 when it knows none.
+        epoch: the epoch of the peer to which `received` and `settled` refer; 0 if it knows none.
         received: the last DATA frame it has from the peer.
-        settled: the last one up to which all are settled.
-        first: the first DATA frame it may send; those before it are done with, or go another way.
-        proof: HMAC, or zeros when there is no secret.
-        signature: by the broker's key, or zeros when it has none; not in version 1.
+        settled: all frames up to this one are settled.
+        first: the first DATA frame it may send; earlier ones are settled, or take another route.
+        proof: HMAC, or zeros without a secret.
+        signature: by the broker's key, or zeros without a key; not in version 1.
     """
 
     version: int
@@ -142,17 +142,17 @@ class Welcome:
 
 
 class Control(NamedTuple):
-    """What routing wants the peer to know. The kind is the caller's own."""
+    """A message of routing to the peer. The caller defines the kinds."""
 
     kind: int
     payload: bytes
 
 
 class Progress(NamedTuple):
-    """All DATA frames up to `received` are here, all up to `settled` are done with, and so are those of `early`.
+    """All DATA frames up to `received` have arrived; those up to `settled`, and those of `early`, are settled.
 
-    `early` has runs (first, last) of frames beyond `settled`, in order. They must be reported out of order: in a ring,
-    where what came in one frame goes on in a later one of the next link, all could wait for each other otherwise.
+    `early` has ranges (first, last) of frames after `settled`, ascending. Without them, the brokers of a ring could
+    wait for each other: rows of one frame continue in a later frame of the next link.
     """
 
     received: int
@@ -161,18 +161,18 @@ class Progress(NamedTuple):
 
 
 class HeartBeat(NamedTuple):
-    """Still alive."""
+    """The sender is alive."""
 
 
 class Bye(NamedTuple):
-    """The end, and why: a `Reason`, or a number that a later version gives a meaning."""
+    """The end of the connection, and its reason: a `Reason`, or a number of a later version."""
 
     reason: int
     text: str
 
 
 def header(kind: int, length: int) -> bytes:
-    """The header of a frame whose length, header included, is `length`."""
+    """Return the header of a frame of `length` bytes, header included."""
     if length > MAX_LINK_FRAME_BYTES:
         raise LimitError(f"a {KINDS[kind]} frame", length, MAX_LINK_FRAME_BYTES, "bytes; send it in parts")
     return HEADER.pack(length, kind, _NOTHING)
@@ -186,7 +186,7 @@ HEART_BEAT = _framed(BEAT)
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """A HELLO frame."""
+    """Encode a HELLO frame."""
     name = hello.network.encode()
     fixed = _HELLO.pack(
         _MAGIC,
@@ -207,34 +207,34 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def encode_welcome(welcome: Welcome) -> bytes:
-    """A WELCOME frame."""
+    """Encode a WELCOME frame."""
     counts = (welcome.epoch, welcome.received, welcome.settled, welcome.first)
     signature = welcome.signature if welcome.version >= SIGNED_VERSION else b""
     return _framed(WELCOME, _WELCOME.pack(welcome.version, bytes(6), *counts, welcome.proof), signature)
 
 
 def encode_control(kind: int, payload: bytes) -> bytes:
-    """A CONTROL frame."""
+    """Encode a CONTROL frame."""
     return _framed(CONTROL, _CONTROL.pack(kind, _NOTHING), payload)
 
 
 def encode_progress(progress: Progress) -> bytes:
-    """A PROGRESS frame."""
+    """Encode a PROGRESS frame."""
     early = b"".join(_RANGE.pack(*run) for run in progress.early)
     return _framed(PROGRESS, _PROGRESS.pack(progress.received, progress.settled), early)
 
 
 def encode_bye(reason: int, text: str) -> bytes:
-    """A BYE frame; a text that is too long loses its end."""
+    """Encode a BYE frame; a text that is too long is cut off."""
     data = text.encode("utf-8", "replace")[:MAX_BYE_BYTES].decode("utf-8", "ignore").encode()
     return _framed(BYE, _BYE.pack(reason, 0), data)
 
 
 def decode_small(kind: int, body: bytes) -> Hello | Welcome | Control | Progress | HeartBeat | Bye:
-    """What follows the header of a frame that is not DATA.
+    """Decode what follows the header of a frame that is not DATA.
 
     Raises:
-        LinkError: it is not what the format says; the text names the frame and the fault.
+        LinkError: the frame is not as the format requires; the text names the frame and the fault.
     """
     return _READERS[kind](body)
 

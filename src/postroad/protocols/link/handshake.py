@@ -1,19 +1,19 @@
-"""How two brokers come to trust each other, and learn what the other has received.
+"""The handshake of two brokers: each proves who it is, and says what it has received.
 
     dialler                                   listener
     HELLO    who I am, a nonce        ──►     checks it
     checks it                         ◄──     HELLO    who I am, a nonce
-    WELCOME  proof, where I stand     ──►     checks the proof: the link is open here
-    checks the proof: open here too   ◄──     WELCOME  proof, where I stand
+    WELCOME  proof, what I received   ──►     checks the proof: the link is open here
+    checks the proof: open here too   ◄──     WELCOME  proof, what I received
 
-Rule 1: who dials proves first. Whoever connects gets nothing from a listener to try secrets against.
-Rule 2: a proof covers both HELLOs, so no one in between can change a version, a number or an epoch; and it names the
-        side that makes it, so it cannot be sent back to its maker.
-Rule 3: nothing of what the peer says counts before its proof does.
-Rule 4: a refusal is sent to the peer as a BYE (`encode_bye(error.reason, str(error))` while `error.ours`).
+Rule 1: the dialler proves first. So a stranger that connects gets nothing to try secrets against.
+Rule 2: a proof covers both HELLOs, so nobody in between can change a version, a number or an epoch; and it names the
+        side that made it, so it cannot be sent back.
+Rule 3: nothing that the peer says is used before its proof is checked.
+Rule 4: an error that this end found (`error.ours`) is sent to the peer as a BYE.
 
-A secret proves that the peer belongs to the network; a signature that it is the broker whose number it claims. Both say
-who opened the connection, not who sends on it later: between machines, use TLS, and give what identifies the TLS
+A secret proves that the peer belongs to the network; a signature that it is the broker whose number it claims. Both
+prove who opened the connection, not who sends on it later: between machines use TLS, and pass what identifies the TLS
 session as `binding`.
 """
 
@@ -63,10 +63,10 @@ _LARGEST_NUMBER = 2**32 - 1
 
 
 class HandshakeSeals(Protocol):
-    """Signs what this broker says of itself, and knows the keys of the others."""
+    """Signs for this broker, and knows the keys of the others."""
 
     def sign(self, data: bytes) -> bytes:
-        """The signature of this broker, 64 bytes."""
+        """Return the signature of this broker, 64 bytes."""
 
     def verify(self, broker: int, data: bytes, signature: bytes) -> bool:
         """Whether a broker has signed this."""
@@ -81,12 +81,12 @@ class Identity:
         epoch: when this process started (ms).
         network: the name of the network.
         membership: the epoch of the network's membership.
-        secret: what all brokers of the network share; None to do without, which is for loopback alone.
+        secret: shared by all brokers of the network; None for none, which is for loopback only.
         capabilities: bits, such as `CUSTODY`.
         heart_beat: this end sends something at least at this interval, in ms.
         missed_beats: a peer is dead after this many of its own intervals without a byte.
         binding: bytes that only the two ends of a TLS session know, such as the hash of its certificate.
-        seals: the key of this broker and those of the others; None to do without.
+        seals: the key of this broker and those of the others; None for none.
     """
 
     broker: int
@@ -102,7 +102,7 @@ class Identity:
 
     @property
     def authentication(self) -> int:
-        """How this end proves who it is."""
+        """The authentication methods of this end, as bits."""
         by_secret = UNAUTHENTICATED if self.secret is None else HMAC_SHA256
         return by_secret if self.seals is None else by_secret | ED25519
 
@@ -122,7 +122,7 @@ class Identity:
 
 
 class LinkStanding(NamedTuple):
-    """Where one end stands with a neighbour; see `Welcome`."""
+    """What one end has received from a neighbour; see `Welcome`."""
 
     epoch: int = 0
     received: int = 0
@@ -131,12 +131,12 @@ class LinkStanding(NamedTuple):
 
 
 class Handshake:
-    """One end of one handshake. Send what `begin` and `receive` give; when `done`, the link is open.
+    """One end of one handshake. Send what `begin` and `receive` return; the link is open when `done`.
 
     Attributes:
-        peer: the peer's HELLO. Trust it when `done`.
-        theirs: where the peer stands, when `done`.
-        ours: where this end said it stands.
+        peer: the peer's HELLO; not proved before `done`.
+        theirs: what the peer has received, when `done`.
+        ours: what this end said that it has received.
     """
 
     def __init__(
@@ -152,11 +152,11 @@ class Handshake:
         """
         Args:
             identity: who this end is.
-            standing: where this end stands with the neighbour of a number; asked at most once.
+            standing: returns what this end has received from the neighbour of a number; called at most once.
             dialling: whether this end opened the connection.
-            nonce: 32 bytes from a good source of randomness, for this handshake alone.
-            expected: the numbers the peer may have; None for any but one's own.
-            barred: why the broker of a number is not let in now; empty if it is.
+            nonce: 32 bytes from a cryptographic source of randomness, for this handshake only.
+            expected: the numbers the peer may have; None for any except this broker's.
+            barred: returns why the broker of a number is not accepted now; empty if it is.
         """
         if len(nonce) != NONCE_BYTES:
             raise LinkError(f"a nonce has {NONCE_BYTES} random bytes, not {len(nonce)}")
@@ -188,14 +188,14 @@ class Handshake:
         return self.theirs is not None
 
     def begin(self) -> bytes:
-        """What to send when the connection is there."""
+        """Return what to send first."""
         return encode_hello(self._hello) if self._dialling else b""
 
     def receive(self, frame: Frame) -> bytes:
-        """What to send in answer to a frame.
+        """Return what to send in reply to a frame.
 
         Raises:
-            LinkError: there will be no link; the reason says why.
+            LinkError: the handshake failed; the reason says why.
         """
         if isinstance(frame, Bye):
             raise refused(frame)
@@ -275,7 +275,7 @@ class Handshake:
             )
 
     def _said(self, welcome: Welcome, peer: Hello, *, dialler: bool) -> bytes:
-        """What a proof and a signature cover: who makes them, both HELLOs, and where the maker stands."""
+        """Return what proof and signature cover: which end makes them, both HELLOs, and what that end has received."""
         first, second = (self._hello, peer) if self._dialling else (peer, self._hello)
         binding = self._identity.binding
         parts = (
@@ -290,7 +290,7 @@ class Handshake:
 
 
 def refused(bye: Bye) -> LinkError:
-    """What a BYE of the peer means here."""
+    """Return the error for a BYE of the peer."""
     known = bye.reason in tuple(Reason)
     return LinkError(
         f"the peer ended the link: {bye.text}", Reason(bye.reason) if known else Reason.REFUSED, ours=False

@@ -1,7 +1,7 @@
-"""Small DATA frames that came together, as one: what a broker does for each frame costs far more than a message.
+"""Joins small DATA frames of one read: a broker's work for a frame costs far more than for a message.
 
-A neighbour that gets messages one by one passes each on in a frame of its own. Without this, a broker that falls behind
-such a neighbour would stay behind, although it could do a thousand messages in the time of a few frames.
+A neighbour that gets single messages relays each in a separate frame. Without this, a broker that falls behind such a
+neighbour would stay behind, although it can handle a thousand messages in the time of a few frames.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["JOINED_BYTES", "SMALL_FRAME_BYTES", "group_frames", "join_frames"]
 
-# A larger frame is worth its costs; copying it is not.
+# For a larger frame, copying costs more than it saves.
 SMALL_FRAME_BYTES = 16 << 10
-# The most that is copied into one batch: about what one read brings.
+# The most that is copied into one batch: about one read.
 JOINED_BYTES = 256 << 10
 
 
 def group_frames(frames: Sequence[Data | Control]) -> Iterator[Control | list[Data]]:
-    """The frames in order; DATA frames that can be taken together, in lists."""
+    """Yield the frames in order; consecutive DATA frames that can be joined come as a list."""
     group: list[Data] = []
     held = 0
     for frame in frames:
@@ -46,13 +46,13 @@ def group_frames(frames: Sequence[Data | Control]) -> Iterator[Control | list[Da
 
 
 def _are_alike(one: Data, other: Data) -> bool:
-    """Small, and with destination sets that fit one table."""
+    """Whether two frames are small, and their destination sets fit one table."""
     small = max(one.batch.buffer.nbytes, other.batch.buffer.nbytes) <= SMALL_FRAME_BYTES
     return small and one.epoch == other.epoch and one.sets.shape[1] == other.sets.shape[1]
 
 
 def join_frames(frames: Sequence[Data]) -> Data:
-    """Frames of one group as one, with the number of the last; equal tables of sets become one."""
+    """Join the frames of one group into one, with the number of the last; equal tables of sets become one."""
     if len(frames) == 1:
         return frames[0]
     starts: dict[bytes, int] = {}

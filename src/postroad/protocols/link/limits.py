@@ -1,4 +1,4 @@
-"""How large what a link carries may be, how much a link may hold, and why. Times are in milliseconds."""
+"""Limits of frames, and of what a link may hold, each with its reason. Times are in milliseconds."""
 
 from __future__ import annotations
 
@@ -31,44 +31,44 @@ __all__ = [
 # The largest message (a body of 16 MiB, blocks of 256, 64 and 16 KiB) fits with its envelope and the widest set, and so
 # does the largest control frame; the rest of the 32 MiB is room for later blocks.
 MAX_LINK_FRAME_BYTES = 32 * 1024 * 1024
-# A writer cuts larger batches: heart-beats and control frames wait for a frame, at 100 Mbit/s for 80 ms. One message
-# may be larger and then has a frame to itself.
+# A sender splits larger batches: heart-beats and control frames wait for a frame, at 100 Mbit/s for 80 ms. One message
+# may be larger, and is then alone in its frame.
 TARGET_FRAME_BYTES = 1024 * 1024
 # Rows point at their set with 16 bits, so no frame needs more sets; and there are never more sets than rows.
 MAX_ROWS_PER_FRAME = 65_535
 # Bits of the largest broker number, 65,535.
 MAX_WORDS_PER_SET = 1_024
 
-# Who has not yet proved anything makes us keep no more than this: a HELLO has at most 343 bytes, a BYE 524.
+# The most that is kept for a peer that has not proved anything yet: a HELLO has at most 343 bytes, a BYE 524.
 MAX_HANDSHAKE_FRAME_BYTES = 1_024
-# The length is written in two bytes; a name for people to tell networks apart needs far less.
+# The length has two bytes, but a name by which people tell networks apart needs far less.
 MAX_NETWORK_NAME_BYTES = 255
 # A sentence or two.
 MAX_BYE_BYTES = 512
-# A recorded handshake lets others try secrets at their leisure; 128 bits are beyond trying.
+# Somebody who recorded a handshake can try secrets offline; 128 bits are too many to try.
 MIN_SECRET_BYTES = 16
-# A handshake is two exchanges; even over a satellite that is done in 3 seconds.
+# A handshake is two exchanges, which take 3 seconds even over a satellite.
 HANDSHAKE_TIMEOUT_MS = 10_000
 
-# What one neighbour may make us hold for it: one second of a link of 500 Mbit/s, and two of the largest frames.
+# The most that is held for one neighbour: one second of a link of 500 Mbit/s, and two of the largest frames.
 MAX_HELD_BYTES = 64 * 1024 * 1024
-# Small messages cost their columns when they are returned: some 150 bytes a row.
+# Small messages take more memory when they are returned, for their columns: some 150 bytes a row.
 MAX_HELD_ROWS = 1_000_000
-# From the first frame that is not settled to the last: the receiver keeps at most this many numbers that are settled
-# out of turn.
+# From the first frame that is not settled to the last: the receiver keeps at most this many numbers of frames that are
+# settled out of order.
 MAX_HELD_FRAMES = 65_536
-# What came back from a dead neighbour had room there, and takes that room along: other links may hold this many times
-# their limit because of it.
+# Messages that come back from a dead neighbour had room on its link. To take them, other links may hold this many times
+# their limit.
 OVERDRAFT = 2
-# Publishers are paused when a link is fuller than this, so that what they have sent already still fits, and what is in
-# transit too; and go on when it is emptier than that.
+# Publishers are paused when a link is fuller than the first, so that what is under way still fits, and resumed when it
+# is emptier than the second.
 CROWDED, RELAXED = 0.75, 0.5
 
-# Progress is reported after this many frames (then 16 MiB are under way at most, a quarter of what may be held), or
-# when the oldest unreported frame is this old.
+# Progress is reported after this many frames (16 MiB at most, a quarter of what may be held), or when the oldest
+# unreported frame is this old.
 PROGRESS_FRAMES = 16
 PROGRESS_MS = 20
-# What is settled out of order is reported in runs; 16 KiB of them at a time, the rest with the next report.
+# Frames settled out of order are reported as ranges; 16 KiB of them at a time, the rest with the next report.
 MAX_PROGRESS_RANGES = 1_024
 
 # A silent neighbour is given up after three intervals, so within seconds; a beat has 8 bytes.
@@ -76,6 +76,6 @@ HEART_BEAT_MS = 1_000
 MAX_HEART_BEAT_MS = 600_000
 MAX_MISSED_BEATS = 3
 
-# A restarted process is back within a second; a host that is gone gets two calls a minute.
+# A restarted process is back within a second; a host that is gone is dialled twice a minute.
 SHORTEST_REDIAL_MS = 100
 LONGEST_REDIAL_MS = 30_000

@@ -1,4 +1,4 @@
-"""Whether a connection is alive, and when to dial again when it is not."""
+"""Heart-beats: whether a connection is alive; and when to dial again if it is not."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Pulse:
 
     Args:
         ours: this end sends something at least at this interval, in ms.
-        theirs: the peer does so; some intervals without a byte, and it is dead.
+        theirs: the same for the peer, in ms.
         now: ms.
-        missed: how many intervals of silence make it dead.
+        missed: the peer is dead after so many of its intervals without a byte.
     """
 
     def __init__(self, ours: int, theirs: int, now: int, missed: int = MAX_MISSED_BEATS) -> None:
@@ -32,23 +32,22 @@ class Pulse:
 
     @property
     def due(self) -> int:
-        """When to `tick` next, at the latest (ms)."""
+        """The latest time of the next `tick` (ms)."""
         return min(self._sent + self._ours, self._heard + self._theirs * (self._missed + 1))
 
     def sent(self, now: int) -> None:
-        """Something was written."""
+        """Take note that something was written."""
         self._sent = now
 
     def heard(self, now: int) -> None:
-        """Something was read."""
+        """Take note that something was read."""
         self._heard = now
         self._missed = 0
 
     def tick(self, now: int) -> bool:
         """Whether to send a heart-beat now; it then counts as sent.
 
-        A tick counts one missed beat at most: a process that was asleep itself has missed three itself, and gives the
-        peer the time to be heard.
+        A tick counts at most one missed beat: if this process was suspended, the peer still gets time to send.
         """
         if now >= self._heard + self._theirs * (self._missed + 1):
             self._missed += 1
@@ -63,13 +62,13 @@ class Pulse:
 def redial_delay(attempt: int, random: float) -> int:
     """How many ms to wait before dialling again.
 
-    Doubles with each attempt, from 0.1 to 30 seconds, less up to a half by chance, so that brokers which lost the same
-    neighbour do not all come back at once.
+    Doubles with each attempt, from 0.1 to 30 seconds, minus a random part of up to a half, so that brokers which
+    lost the same neighbour do not all dial at once.
 
     Args:
         attempt: failures in a row, from 0.
         random: in [0, 1).
     """
-    # 2 ** 16 is beyond the longest delay by far, and no attempt makes a huge number.
+    # 2 ** 16 is far beyond the longest delay; the limit keeps the number small.
     longest = min(LONGEST_REDIAL_MS, SHORTEST_REDIAL_MS << min(max(attempt, 0), 16))
     return round(longest * (1 - random / 2))

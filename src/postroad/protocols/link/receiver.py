@@ -1,4 +1,4 @@
-"""`LinkReceiver`: what has come from one neighbour, and what of it is settled. It outlives connections."""
+"""`LinkReceiver`: which frames of one neighbour have arrived, and which are settled. It outlives connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["LinkReceiver", "ReceiverStatistics"]
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatistics:
-    """Counts since the start; the last two are those of now."""
+    """Counts since the start; the last two are of the present."""
 
     received_frames: int
     repeated_frames: int
@@ -24,13 +24,13 @@ class ReceiverStatistics:
 
 
 class LinkReceiver:
-    """Checks the order of DATA frames from one neighbour, and tells it how far they are received and settled.
+    """Checks the order of DATA frames from one neighbour, and reports which are received and settled.
 
     Attributes:
         epoch: the neighbour's process; 0 before the first handshake.
-        received: its last frame that came.
-        settled: the last up to which all are settled.
-        custody: whether the neighbour asks to settle frames when they are done with; if not, they are on receipt.
+        received: the last frame that arrived.
+        settled: all frames up to this one are settled.
+        custody: whether the neighbour asks to settle frames when they are done with; if not, on receipt.
     """
 
     def __init__(self, *, every_frames: int = PROGRESS_FRAMES, every_ms: int = PROGRESS_MS) -> None:
@@ -38,9 +38,9 @@ class LinkReceiver:
         self.received = 0
         self.settled = 0
         self.custody = False
-        # Settled out of turn: beyond `settled`, at most `received`.
+        # Settled out of order: after `settled`, at most `received`.
         self._early: set[int] = set()
-        # Those of them that were not reported to the peer.
+        # Those that were not reported to the peer yet.
         self._untold: set[int] = set()
         self._told = Progress(0, 0)
         self._news_since: int | None = None
@@ -49,10 +49,10 @@ class LinkReceiver:
         self._received_frames = self._repeated = self._skipped = self._restarts = 0
 
     def attach(self, epoch: int, first: int, *, custody: bool) -> None:
-        """A handshake is done.
+        """Start a connection, after its handshake.
 
         Args:
-            epoch: from the peer's HELLO; another one than before means that it begins anew.
+            epoch: from the peer's HELLO; another one than before means that its numbering restarts.
             first: from its WELCOME; it sends nothing before this frame.
             custody: whether it asks to settle frames when they are done with; if not, they are settled on receipt.
         """
@@ -61,13 +61,13 @@ class LinkReceiver:
             self.epoch = epoch
             self._move_to(first - 1)
         elif first > self.received + 1:
-            # Given up by the sender and gone another way, together with all before that was not settled.
+            # The sender gave up the frames before, and they took another route.
             self._skipped += first - 1 - self.received
             self._move_to(first - 1)
         self.custody = custody
         if not custody:
             self._move_to(self.received)
-        # The peer may know more from our WELCOME; reporting it twice does no harm.
+        # The peer may know some of it from our WELCOME; reporting it twice does no harm.
         self._told = Progress(0, 0)
         self._untold = set(self._early)
         self._news_since = None
@@ -78,7 +78,7 @@ class LinkReceiver:
         self._untold.clear()
 
     def accept(self, number: int) -> bool:
-        """Whether a DATA frame is new. One that came before is to be dropped.
+        """Whether a DATA frame is new. The caller drops one that is not.
 
         Raises:
             LinkError: frames before it are missing, or too many are not settled.
@@ -97,14 +97,14 @@ class LinkReceiver:
         return True
 
     def settle(self, epoch: int, number: int) -> None:
-        """This broker, and all it passed the frame on to, are done with a frame; in any order, and once is enough.
+        """Settle a frame: this broker, and all to which it relayed the frame, are done with it. The order is free.
 
         Args:
-            epoch: the neighbour's when the frame came: what is left over from an earlier process of it is ignored.
+            epoch: the neighbour's when the frame arrived; frames of an earlier process are ignored.
             number: of the frame.
 
         Raises:
-            LinkError: no such frame came.
+            LinkError: no such frame arrived.
         """
         if epoch != self.epoch or number <= self.settled:
             return
@@ -120,7 +120,7 @@ class LinkReceiver:
             self._untold.discard(self.settled)
 
     def progress(self, now: int) -> Progress | None:
-        """What to tell the peer now, if anything. To be asked after each read and on each tick."""
+        """Return what to report to the peer now, or None. To be called after each read and on each tick."""
         news = Progress(self.received, self.settled)
         if news == self._told and not self._untold:
             self._news_since = None
@@ -135,7 +135,7 @@ class LinkReceiver:
         return news._replace(early=self._tell_early())
 
     def _tell_early(self) -> tuple[tuple[int, int], ...]:
-        """Runs of what is settled out of order and not reported yet; as many as fit in a frame."""
+        """Return ranges of frames that are settled out of order and not reported yet; as many as fit in a frame."""
         runs: list[tuple[int, int]] = []
         for number in sorted(self._untold):
             if runs and runs[-1][1] == number - 1:
@@ -148,7 +148,7 @@ class LinkReceiver:
         return tuple(runs)
 
     def statistics(self) -> ReceiverStatistics:
-        """Counts."""
+        """Return the counts."""
         return ReceiverStatistics(
             self._received_frames,
             self._repeated,

@@ -1,14 +1,14 @@
-"""`LinkSender`: what one neighbour has still to receive, or to settle. It outlives connections.
+"""`LinkSender`: holds what one neighbour has not yet received or settled. It outlives connections.
 
-Theory of operation. DATA frames to a neighbour are numbered 1, 2, 3, … and held, as bytes, until the promise allows to
-let them go: under *relay* when the neighbour has received them, under *custody* when it has settled them, in whatever
-order that is. Each frame has a mark of the caller's, which comes back when the frame is let go or returned. After a cut
-the neighbour says exactly what it has received, so what it lacks is sent again and nothing comes twice. A neighbour
-that comes back as another process (another epoch) has forgotten everything: what is held is returned, for the caller to
-route anew and mark as maybe-duplicate.
+Theory of operation. DATA frames to a neighbour are numbered 1, 2, 3, … and held, as bytes, until they can be released:
+under *relay* when the neighbour has received them, under *custody* when it has settled them, in any order. Each frame
+has a mark of the caller, which comes back when the frame is released or returned. After a lost connection the neighbour
+says exactly what it has received, so the sender sends only what is missing, and nothing arrives twice. A neighbour that
+comes back as another process (another epoch) has forgotten everything: held frames are returned, and the caller routes
+them again, marked as maybe-duplicate.
 
-Each connection begins with the number of the first frame that may come (`first`). Frames before it are done with, or
-were given up and went another way; the receiver does not wait for them. So numbers are never used for two frames that
+Each connection begins with the number of the first frame that may follow (`first`). Earlier frames are settled, or were
+given up and took another route; the receiver does not wait for them. So numbers are never used for two frames that
 one process of the neighbour could see.
 """
 
@@ -67,7 +67,7 @@ class SenderLimits:
 
 
 class Room(NamedTuple):
-    """What may still be added."""
+    """What may still be added to a link."""
 
     bytes: int
     rows: int
@@ -75,8 +75,8 @@ class Room(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What became of rows: frames to write now (none without a connection), how many of the rows are taken, and in how
-    many frames."""
+    """The result of a send: frames to write now (none without a connection), how many rows are taken, in how many
+    frames."""
 
     frames: list[memoryview]
     taken: int
@@ -84,7 +84,7 @@ class Sent(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """What a new connection calls for: frames to write, and frames that must go another way."""
+    """What a new connection requires: frames to write, and frames that must take another route."""
 
     resend: list[memoryview]
     returned: list[Data]
@@ -92,7 +92,7 @@ class Attached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SenderStatistics:
-    """Counts since the start; `held_…` are those of now."""
+    """Counts since the start; `held_…` are of the present."""
 
     sent_frames: int
     sent_rows: int
@@ -132,9 +132,9 @@ class LinkSender:
         self._next = 1
         self._received = self._settled = 0
         self._peer_epoch = 0
-        # Whether that process has ever shown that it knows ours.
+        # Whether that process has shown that it knows this process.
         self._known = False
-        # The last frame the peer can have: it was handed out to be written, or given up.
+        # The last frame the peer can have: it was returned to be written, or given up.
         self._offered = 0
         # The last frame that was given up.
         self._given_up = 0
@@ -153,7 +153,7 @@ class LinkSender:
 
     def _room(self, times: int) -> Room:
         limits = self._limits
-        # The receiver keeps what is settled out of turn, so the numbers under way must not be too far apart either.
+        # The receiver keeps the numbers that are settled out of order, so those under way must not be too far apart.
         span = MAX_HELD_FRAMES - (self._next - 1 - self._settled) if self.custody else MAX_HELD_FRAMES
         frames = min(limits.frames * times - len(self._held), span)
         left = (limits.bytes * times - self._bytes, limits.rows * times - self._rows, frames)
@@ -161,7 +161,7 @@ class LinkSender:
 
     @property
     def fill(self) -> float:
-        """How much of the limits is in use, from 0; what came back from elsewhere can make it more than 1."""
+        """The used share of the limits, from 0; rows returned by other links can make it more than 1."""
         limits = self._limits
         under_way = self._next - 1 - self._settled if self.custody else 0
         return max(
@@ -173,12 +173,12 @@ class LinkSender:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is time to pause those whose messages go this way."""
+        """Whether publishers whose messages take this link should be paused."""
         return self.fill > CROWDED
 
     @property
     def relaxed(self) -> bool:
-        """Whether they may go on."""
+        """Whether they may resume."""
         return self.fill <= RELAXED
 
     def send(
@@ -192,15 +192,15 @@ class LinkSender:
         mark: object = None,
         returned: bool = False,
     ) -> Sent:
-        """Number and hold rows of a batch; see `encode_data`. As many of the first rows as there is room for are taken.
+        """Number and hold rows of a batch; see `encode_data`. Takes as many of the first rows as there is room for.
 
         Args:
             batch, rows, sets, lines, epoch: as in `encode_data`.
             mark: comes back with each frame that is made; see `take_let_go` and `Data.mark`.
-            returned: another link gave these rows back, so there is more room for them.
+            returned: another link returned these rows, so there is more room for them.
 
         Raises:
-            PostroadError: rows or destinations are not legal; nothing is taken.
+            PostroadError: rows or destinations are not valid; nothing is taken.
         """
         check_destinations(len(rows), sets, lines)
         sizes = row_sizes(batch, rows)
@@ -222,7 +222,7 @@ class LinkSender:
         return Sent(frames, taken, len(frames))
 
     def _fitting(self, sizes: Lines, distinct: int, set_bytes: int, times: int) -> int:
-        """How many rows the next frame takes: one at least, if there is room for it at all."""
+        """Return how many rows the next frame takes: at least one, if there is room for it."""
         room = self._room(times)
         if room.frames < 1:
             return 0
@@ -247,7 +247,7 @@ class LinkSender:
         self._sent_rows += rows
 
     def attach(self, peer_epoch: int, theirs: LinkStanding, first: int) -> Attached:
-        """A handshake is done.
+        """Start a connection, after its handshake.
 
         Args:
             peer_epoch: from the peer's HELLO.
@@ -255,7 +255,7 @@ class LinkSender:
             first: what this end said in its own WELCOME.
 
         Raises:
-            LinkError: what the peer says it has was never sent, or `first` is no longer true; nothing changes.
+            LinkError: the peer claims frames that were never sent, or `first` is no longer true; nothing changes.
         """
         if theirs.epoch == self._epoch and theirs.received > self._offered:
             raise self._unsent(theirs.received)
@@ -264,7 +264,7 @@ class LinkSender:
         if theirs.epoch == self._epoch and self._peer_epoch in (0, peer_epoch):
             resend = self._continue(theirs, first)
         elif self._peer_epoch in (0, peer_epoch) and not self._known:
-            # It has never met us, or its end of all handshakes so far was cut off: it has nothing.
+            # It has never completed a handshake with this process: it has nothing.
             resend = self._continue(LinkStanding(), first)
         else:
             returned = self._start_anew(first)
@@ -276,9 +276,9 @@ class LinkSender:
         return Attached(resend, returned)
 
     def _continue(self, theirs: LinkStanding, first: int) -> list[memoryview]:
-        """The peer remembers this process, or has never met it: the frames it lacks."""
-        # The peer goes on after what it has, or what it was told not to wait for. It would wait in vain for what was
-        # given up since then.
+        """Return the frames that the peer lacks; it remembers this process, or has never met it."""
+        # The peer continues after what it has, and after what it was told not to wait for. It must not wait for frames
+        # that were given up since.
         if self._given_up > max(theirs.received, first - 1):
             raise self._stale(first)
         received = max(theirs.received, self._received)
@@ -286,7 +286,7 @@ class LinkSender:
         return [held.frame for held in self._held.values() if held.number > received]
 
     def _start_anew(self, first: int) -> list[Data]:
-        """The peer has forgotten everything. It waits for `first`, whatever that was to others."""
+        """Return what is held and renumber from `first`, for which the peer waits: it has forgotten everything."""
         if first != self.first:
             raise self._stale(first)
         returned = self._give_back()
@@ -305,14 +305,14 @@ class LinkSender:
         return LinkError(f"frame {first} was announced as the first, but by now it is {self.first}; dial again")
 
     def detach(self) -> None:
-        """The connection is gone. What is sent from now on waits for the next one."""
+        """End the connection. What is sent from now on waits for the next one."""
         self._attached = False
 
     def progress(self, told: Progress) -> None:
-        """The peer has received, and settled, all frames up to these, and some out of turn; old news changes nothing.
+        """Release what the peer has received or settled; an old report changes nothing.
 
         Raises:
-            LinkError: it has what was never sent.
+            LinkError: the peer claims frames that were never sent.
         """
         if told.received > self._offered:
             raise self._unsent(told.received)
@@ -320,7 +320,7 @@ class LinkSender:
         self._free(max(told.received, self._received), max(told.settled, self._settled))
         if self.custody:
             for first, last in told.early:
-                # Runs come from the peer: what is held bounds the work, not what it says.
+                # The peer can claim any ranges, so go through what is held, which is bounded.
                 for number in range(max(first, self._settled + 1), min(last, self._next - 1) + 1):
                     self._let(number)
 
@@ -331,7 +331,7 @@ class LinkSender:
             self._let(number)
 
     def _let(self, number: int) -> None:
-        """Let a frame go, if it is held."""
+        """Release a frame, if it is held."""
         held = self._held.pop(number, None)
         if held is None:
             return
@@ -342,19 +342,19 @@ class LinkSender:
             self._let_go.append(held.mark)
 
     def take_let_go(self) -> list[object]:
-        """The marks of the frames that were let go since the last call, each as often as it had frames; never None."""
+        """Return the marks of the frames released since the last call, each once per frame; never None."""
         taken, self._let_go = self._let_go, []
         return taken
 
     def give_up(self) -> list[Data]:
-        """Give up a neighbour that is gone for too long: returns all held frames. Only while detached.
+        """Return all held frames, because the neighbour is gone for too long. Only while detached.
 
         Raises:
             LinkError: there is a connection; `detach` first.
         """
         if self._attached:
             raise LinkError("frames are given up only when the connection is gone; detach first")
-        # The next connection tells the peer that it has all of these.
+        # The next connection tells the peer not to wait for these.
         self._received = self._settled = self._offered = self._given_up = self._next - 1
         return self._give_back()
 
@@ -366,7 +366,7 @@ class LinkSender:
         return returned
 
     def statistics(self) -> SenderStatistics:
-        """Counts."""
+        """Return the counts."""
         return SenderStatistics(
             self._sent_frames,
             self._sent_rows,

@@ -1,4 +1,4 @@
-"""The `ack` header of a MESSAGE: the message id and the subscription's number, so that reading it needs no table."""
+"""The `ack` header of a MESSAGE: the message id and the subscription's number, so that decoding it needs no table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NUMBER = re.compile(r"-([0-9a-f]{8})")
 
 
 def ack_text(message_id: MessageId, number: int) -> str:
-    """The `ack` header for a message on a subscription with this number."""
+    """Return the `ack` header of a message for the subscription with this number."""
     return f"{message_id}-{number:08x}"
 
 
 def parse_ack(text: str) -> tuple[MessageId, int]:
-    """Read an `ack` header back; a text that no MESSAGE can have carried raises `PostroadError`."""
+    """Decode an `ack` header; raises `PostroadError` for a text that no MESSAGE can have."""
     found = _NUMBER.fullmatch(text, ID_TEXT_BYTES)
     if found is None:
         raise PostroadError(f"{text[:60]!r} is not the ack header of a MESSAGE; send back the one that came with it")

@@ -1,4 +1,4 @@
-"""The client's side of STOMP: any frame to bytes, and a server's bytes to frames, one by one."""
+"""The client's side of STOMP: encodes any frame, and decodes the frames of a server."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def encode_frame(
     body: bytes = b"",
     version: Version = Version.V1_2,
 ) -> bytes:
-    """A frame as bytes. A body gets a `content-length` unless the headers have one.
+    """Encode a frame. A body gets a `content-length` unless the headers have one.
 
     Raises:
-        StompError: a header cannot be said in this version: it holds a NUL, or in 1.0 and in CONNECT a line end, or a
+        StompError: this version cannot express a header: it contains a NUL, or in 1.0 and in CONNECT a line end, or a
             colon in its name.
     """
     pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
@@ -59,7 +59,7 @@ def encode_frame(
 
 
 class FrameReader:
-    """The client's ear: bytes in, frames out. It takes its version from the CONNECTED frame.
+    """Decodes a server's bytes into frames. It takes the version from the CONNECTED frame.
 
     Attributes:
         version: the version spoken; None before CONNECTED.
@@ -73,10 +73,10 @@ class FrameReader:
         self._buffer = bytearray()
 
     def receive(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The frames that are complete now. Line ends between them, the heart-beats, are skipped.
+        """Return the frames that are complete now. Line ends between them, the heart-beats, are skipped.
 
         Raises:
-            StompError: this is not STOMP. The connection is of no use any more.
+            StompError: this is not STOMP; close the connection.
             LimitError: a frame is larger than the limits allow.
         """
         self._buffer += data
@@ -91,7 +91,7 @@ class FrameReader:
         return frames
 
     def _next(self, at: int) -> tuple[Frame, int] | None:
-        """The frame from an offset on and where it ends, or None while it is not complete."""
+        """Return the frame at an offset and where it ends, or None while it is not complete."""
         skipped = _LINE_ENDS.match(self._buffer, at)
         start = skipped.end() if skipped else at
         most = self._limits.command_bytes + self._limits.header_bytes
@@ -110,7 +110,7 @@ class FrameReader:
         return None if end is None else (Frame(command, headers, bytes(self._buffer[found.end() : end])), end + 1)
 
     def _body_end(self, headers: dict[str, str], start: int) -> int | None:
-        """Where the NUL after the body is, or None while it has not come."""
+        """Return where the NUL after the body is, or None while it has not arrived."""
         most = self._limits.body_bytes
         stated = headers.get("content-length")
         if stated is None:

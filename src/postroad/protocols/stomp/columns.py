@@ -1,4 +1,4 @@
-"""The numbers that the scanning kernel and the decoder share: commands, own headers, and the slots of small arrays."""
+"""Numbers that the scanning kernel and the decoder share: commands, the protocol's headers, slots of small arrays."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ COMMANDS = (
 )
 SEND, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, BEGIN, COMMIT, ABORT, CONNECT, STOMP, DISCONNECT = range(len(COMMANDS))
 
-# Headers of a SEND that mean something to the protocol. Their first letters differ, so a table of 256 tells which one
-# a line could be. Those from `FIRST_KEPT` on are read, and stay attributes of the message as well.
+# Headers of a SEND that have a meaning in the protocol ("own headers"). Their first letters differ, so a table of 256
+# gives the only one that a line could be. Those from `FIRST_KEPT` on are read, and are attributes of the message too.
 OWN_HEADERS = (
     b"destination",
     b"content-length",
@@ -54,18 +54,18 @@ OWN_HEADERS = (
 FIRST_KEPT = OWN_PRIORITY
 
 DESTINATION_PREFIX = b"/topic/"
-# As long as that of topics, so that kernels need to know only where it differs.
+# As long as the prefix of topics, so that kernels only compare the byte in which they differ.
 QUEUE_PREFIX = b"/queue/"
 
-# How header lines are read before a version is agreed on: CONNECT frames have no escapes in any version. Below 1.0, so
-# that "from 1.1 on" remains one comparison.
+# How header lines are read before a version is agreed on: CONNECT frames have no escapes in any version. It is below
+# 1.0, so that "from 1.1 on" is one comparison.
 UNESCAPED = 9
 
 # Slots of the settings.
 MODE, COMMAND_LIMIT, HEADER_LIMIT, COUNT_LIMIT, BODY_LIMIT, TAKES_SENDS, TAKES_TRANSACTIONS = range(7)
 SETTINGS = 7
 
-# Slots of the state: what a scan starts from, and what it tells at its end.
+# Slots of the state: the input of a scan, and its results.
 #   AT          the next byte; at the end, the start of the first frame that is not finished
 #   FILLED      the bytes written to the batch's buffer
 #   ROWS        the rows written
@@ -74,12 +74,12 @@ SETTINGS = 7
 #   FAULT       why it stopped (`faults`)
 #   START       where the frame with the fault starts
 #   REACHED     how far that frame was read
-#   NEEDED      how many bytes from AT on make a further scan worthwhile
-#   AWAITED     the byte that makes it so earlier, or NOTHING
+#   NEEDED      how many bytes from AT on there must be for a further scan to get further
+#   AWAITED     the byte with which a scan gets further even before, or NOTHING
 #   RECEIPTS    the rows that ask for a receipt
-#   NAMED       the rows that bear a message-id
-#   LAST        where in the data the destination of the last row stands
-#   LAST_END    its end; 0 when there is none, or it must not be used
+#   NAMED       the rows that have a message-id
+#   LAST        where in the data the destination of the last row begins
+#   LAST_END    its end; 0 if there is none, or it must not be used
 #   QUEUES      the rows whose destination is a queue
 AT, FILLED, ROWS, CONTROLS, LINE_ENDS, FAULT, START, REACHED, NEEDED, AWAITED, RECEIPTS = range(11)
 NAMED, LAST, LAST_END, QUEUES = range(11, 15)
@@ -98,5 +98,5 @@ CONTROL_COLUMNS = 6
 RECEIPT, MESSAGE_ID = 0, 2
 EXTRA_COLUMNS = 4
 
-# What a scan returns: all is read; there is a control frame to act on first; there is a fault.
+# Results of a scan: all is read; a control frame must be handled first; there is a fault.
 DONE, PAUSED, FAULTY = 0, 1, 2

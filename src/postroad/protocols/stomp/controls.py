@@ -1,4 +1,4 @@
-"""From a control frame to its event. The kernel has found its lines and checked their form; here is what they mean."""
+"""Turns control frames into events. The kernel has found the header lines and checked their form."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HEART_BEAT = re.compile(r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*")
 
 
 class Refused(PostroadError):
-    """A control frame says something impossible; `versions` lists ours when there is no common one."""
+    """A control frame is not valid; `versions` lists ours if there is no common version."""
 
     def __init__(self, text: str, versions: str | None = None) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class Refused(PostroadError):
 
 
 def receipt_of(lines: bytes, version: Version | None) -> bytes | None:
-    """The first `receipt` header of a block of lines, as it stands there."""
+    """Return the first `receipt` header of a block of lines, still escaped."""
     for line in lines.split(b"\n")[:-1]:
         if line.startswith(b"receipt:"):
             value = line[len(b"receipt:") :]
@@ -57,22 +57,22 @@ def receipt_of(lines: bytes, version: Version | None) -> bytes | None:
 
 
 def event_of(command: int, lines: bytes, frame: bytes, row: int, version: Version | None) -> Event:
-    """The event of a frame other than a SEND outside transactions.
+    """Return the event of a frame, which is not a SEND outside transactions.
 
     Args:
         command: its number.
         lines: its header lines, each with its line end.
         frame: the whole frame, of a SEND.
-        row: how many rows came before it.
+        row: how many rows are before it.
         version: the version agreed on; None before.
 
     Raises:
-        Refused: a header is missing or makes no sense.
+        Refused: a header is missing or not valid.
     """
     try:
         headers = read_lines(lines, version)
     except ValueError:
-        # The kernel has seen to everything else.
+        # The kernel has checked everything else.
         raise Refused("a header line is not UTF-8") from None
     if version is None:
         return _connect(headers, row)
@@ -101,7 +101,7 @@ def _needed(headers: dict[str, str], name: str) -> str:
 
 
 def _visible(headers: dict[str, str], name: str) -> str | None:
-    """A header that people will read: in logs, on status pages, in traces."""
+    """Return a header that people will read in logs, on status pages and in traces; refuse invisible characters."""
     value = headers.get(name)
     if value is not None and (at := first_invisible(value, blanks=True)) is not None:
         raise Refused(
@@ -139,7 +139,7 @@ def _heart_beat(text: str) -> tuple[int, int]:
 
 
 def _named_in(destination: str) -> tuple[str, bool]:
-    """The topic or queue of a destination, and whether it is a queue."""
+    """Return the topic or queue of a destination, and whether it is a queue."""
     for prefix in (_PREFIX, _QUEUE_PREFIX):
         if destination.startswith(prefix) and destination != prefix:
             return destination.removeprefix(prefix), prefix == _QUEUE_PREFIX

@@ -1,6 +1,6 @@
-"""`StompDecoder`: a client's bytes in, one batch and a few events out.
+"""`StompDecoder`: decodes the bytes of a client into one batch and a few events per read.
 
-Python runs once per read and once per control frame; messages are rows that a kernel writes.
+Python code runs once per read and once per control frame; a kernel writes the messages as rows.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = ["MAX_READ_BYTES", "MAX_SHOWN_BYTES", "Received", "StompDecoder", "dec
 # How much of a frame an error shows: its command and first headers, not a whole body.
 MAX_SHOWN_BYTES = 512
 
-# Offsets in a batch are signed 32-bit integers, lines may double in size when escaped, and an unfinished frame may
-# precede the read. Sockets give less than a thousandth of this.
+# Offsets in a batch are signed 32-bit integers, escapes may double the size of lines, and an unfinished frame may
+# precede the read. Reads of sockets are less than a thousandth of this.
 MAX_READ_BYTES = MAX_BATCH_BYTES // 2 - MAX_FRAME_BYTES
 
-# Control frames are rare, and a read with more of them is scanned in several steps.
+# Control frames are rare; a read with more of them is scanned in several steps.
 _CONTROLS_PER_SCAN = 32
 
-# How much of control frames one call reads where it may leave the rest for the next one: header bytes, and for each
-# frame as much as makes it cost what header lines of that size do. That is some 300 frames, or 8 of the largest number
-# of headers, and 10 ms. A read of 256 KiB has room for 12,000.
+# How much of control frames one call decodes if it may leave the rest for the next one: bytes of headers, plus for each
+# frame the bytes that cost as much as a frame does. That is some 300 frames, or 8 with the largest number of headers,
+# and 10 ms. A read of 256 KiB has room for 12,000.
 _CONTROL_BUDGET = 24 * 1024
 _CONTROL_FRAME_COST = 64
 
@@ -56,7 +56,7 @@ _SHORTEST_SEND = len(b"SEND\ndestination:/topic/a\n\n\0")
 # and scanned there: enough for the end of a frame of a few KiB, and little compared with a read of a busy connection.
 _BRIDGE_BYTES = 4 * 1024
 
-# Copying an array smaller than this costs more than keeping it.
+# A smaller array is not worth a copy, which would free the rest of its memory.
 _SMALL_BYTES = 2048
 
 _NO_EXTRAS: Columns = np.empty((0, c.EXTRA_COLUMNS), dtype=np.int32)
@@ -64,13 +64,13 @@ _PASSCODE = re.compile(rb"^(passcode:)[^\n]*", re.MULTILINE)
 
 
 class Received:
-    """What one read held.
+    """The result of one read.
 
     Attributes:
-        batch: the messages to send, in order; None when there are none. Ids are zero, priority and expiry are set.
-        events: what else there was, in order; each says how many rows came before it.
+        batch: the messages, in order; None if there are none. Ids are zero, priority and expiry are set.
+        events: the control frames, in order; each says how many rows are before it.
         line_ends: line ends between frames; each is a heart-beat.
-        asks_receipts: whether any row may ask for a receipt; if not, there is no need to look.
+        asks_receipts: whether any row may ask for a receipt.
         has_message_ids: the same for `message-id` headers.
         has_queues: the same for rows whose destination is a queue; their envelopes say so.
     """
@@ -99,7 +99,7 @@ class Received:
 
     @property
     def receipts(self) -> Columns:
-        """int32[n, 2]: for each row, start and end of the receipt id in the batch's buffer; -1 where none is asked for.
+        """int32[n, 2]: for each row, start and end of the receipt id in the batch's buffer; -1 if it asks for none.
 
         The bytes are as they were on the wire.
         """
@@ -118,7 +118,7 @@ class Received:
 
 
 class _Rows:
-    """The columns that a scan fills, allocated for the most rows that its bytes can hold."""
+    """The columns that a scan fills, allocated for the largest number of rows that its bytes can have."""
 
     __slots__ = ("envelopes", "extras", "out", "spans")
 
@@ -138,7 +138,7 @@ class _Rows:
 
 
 def _cut(array: Any, count: int) -> Any:
-    """The first rows of an array; a copy if a view would keep much unused memory alive."""
+    """Return the first rows of an array; a copy if a view would keep much unused memory alive."""
     if 2 * count < len(array) and array.nbytes > _SMALL_BYTES:
         return array[:count].copy()
     return array[:count]
@@ -147,8 +147,8 @@ def _cut(array: Any, count: int) -> Any:
 class StompDecoder:
     """Decodes one client's bytes.
 
-    After a `ProtocolError` it is closed and ignores all further input: send the ERROR and hang up. It keeps an
-    unfinished frame, but never more of it than the limits allow; until CONNECT these are small
+    After a `ProtocolError` it is closed and ignores all further input: send the ERROR and close the connection. It
+    keeps an unfinished frame, but never more of it than the limits allow, which are small until CONNECT
     (`StompLimits.before_connect`).
 
     Args:
@@ -159,7 +159,7 @@ class StompDecoder:
         state: of the connection.
         version: the version agreed on; None before CONNECT.
         limits: of frames, once the client is connected.
-        has_more: whether frames may wait that nothing has to come for: ask for them with `receive(b"")`.
+        has_more: whether complete frames may be left: get them with `receive(b"")`.
     """
 
     __slots__ = (
@@ -197,7 +197,7 @@ class StompDecoder:
 
     @classmethod
     def _committing(cls, version: Version, limits: StompLimits | None) -> StompDecoder:
-        """A decoder in the middle of a connection that takes a SEND in a transaction like any other."""
+        """Return a decoder in the middle of a connection that decodes a SEND in a transaction like any other."""
         decoder = cls(limits)
         decoder.version = version
         decoder._settings[c.MODE] = int(version)
@@ -223,7 +223,7 @@ class StompDecoder:
         self._move(State.CLOSED)
 
     def receive(self, data: bytes | bytearray | memoryview) -> Received:
-        """Decode what a socket gave. What has to be kept of the data is copied."""
+        """Decode what a socket read. What has to be kept of the data is copied."""
         if len(data) > MAX_READ_BYTES:
             raise LimitError("one read", len(data), MAX_READ_BYTES, "bytes; read less at a time")
         if not (data or self.has_more) or self.state is State.CLOSED:
@@ -243,12 +243,12 @@ class StompDecoder:
         """
         if len(self._rest) + len(data) >= self._needed:
             return True
-        # A NUL ends the frame, or is a fault where it stands.
+        # A NUL ends the frame, or is a fault.
         found = bytes(data)
         return self._awaited != c.NOTHING and (self._awaited in found or 0 in found)
 
     def _read(self, data: bytes | bytearray | memoryview, rest: bytes | bytearray) -> Received:
-        """Read the unfinished frame of the last read, and the data after it."""
+        """Decode the unfinished frame of the last read, and the data after it."""
         state = self._scan
         state[:] = 0
         self.has_more, self._budget = False, _CONTROL_BUDGET
@@ -281,7 +281,7 @@ class StompDecoder:
         return Received(rows.batch(count, filled), rows.extras, events, line_ends, receipts > 0, named > 0, queues > 0)
 
     def _scan_through(self, array: Bytes, rows: _Rows, size: int, events: list[Event]) -> _Rows:
-        """Scan an array to its end or to a fault; returns the rows, which CONNECT replaces by larger ones.
+        """Scan an array to its end or to a fault; return the rows, which CONNECT replaces by larger ones.
 
         Args:
             array: the bytes; the state says where in them to begin.
@@ -316,7 +316,7 @@ class StompDecoder:
                 return rows
 
     def _act(self, array: Bytes, events: list[Event]) -> None:
-        """Turn the control frames of a scan into events, up to the first that is refused, or that is one too many."""
+        """Turn the control frames of a scan into events, up to the first that is refused or over a call's limit."""
         for command, start, headers, headers_end, end, row in self._controls[: self._scan[c.CONTROLS]].tolist():
             lines = array[headers:headers_end].tobytes()
             following = next_state(self.state, command)
@@ -337,7 +337,7 @@ class StompDecoder:
                 self._settings[c.MODE] = int(event.version)
             self._budget -= headers_end - headers + _CONTROL_FRAME_COST
             if self._in_parts and self._budget <= 0 and end < len(array):
-                # As if the kernel had stopped here: the next call reads what it found behind this frame again.
+                # As if the kernel had stopped here: the next call scans again what is after this frame.
                 self._scan[c.AT], self._scan[c.ROWS] = end, row
                 self.has_more = True
                 return
@@ -369,7 +369,7 @@ class StompDecoder:
 
 
 def decode_frames(frames: Sequence[bytes], version: Version, limits: StompLimits | None = None) -> Received:
-    """Read the frames of `TransactionSend` events as one batch, when their transaction is committed.
+    """Decode the frames of `TransactionSend` events as one batch, when their transaction is committed.
 
     The decoder that made these events has checked them, so this cannot fail.
     """

@@ -1,8 +1,8 @@
-"""What a client's control frames say. Messages to send are rows of a batch, not events.
+"""The control frames of clients, as events. Messages are rows of a batch, not events.
 
-Each event has `row`: how many rows of the read's batch came before it. So a session first takes those rows, then acts
-on the event. `receipt` is the id the client asks to see in a RECEIPT, as its bytes stood on the wire: they go back as
-they are, whatever the version.
+Each event has `row`: how many rows of the read's batch are before it. A session first handles those rows, then the
+event. `receipt` is the id that the client asks to see in a RECEIPT, as the bytes on the wire: they are sent back
+unchanged in every version.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class _Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect(_Frame):
-    """A client wants to talk; `version` is the highest both sides know.
+    """A client connects.
 
     Attributes:
-        version: the version agreed on, which CONNECTED tells the client.
-        host: the virtual host; None when the client names none, as in 1.0.
-        login: the user; None when there is none.
+        version: the highest version that both sides know; CONNECTED names it.
+        host: the virtual host; None if the client names none, as in 1.0.
+        login: the user; None for none.
         passcode: the password, kept out of `repr`.
-        heart_beat: (milliseconds the client can promise, milliseconds it would like to be promised); 0 is never.
-        headers: all headers but the passcode, the first of each name.
+        heart_beat: (interval in ms that the client can keep, interval in ms that it asks for); 0 is never.
+        headers: all headers except the passcode, the first of each name.
     """
 
     version: Version
@@ -59,15 +59,15 @@ class Connect(_Frame):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe(_Frame):
-    """A client wants messages.
+    """A client subscribes.
 
     Attributes:
         id: the client's name for the subscription; None in 1.0 only, where it may be left out.
-        topic: the topic or pattern, what follows `/topic/` in the destination, or the name of a queue; not checked
+        topic: the topic or pattern (what follows `/topic/` in the destination), or the name of a queue; not checked
             further.
         queue: whether it is a queue.
         ack: "auto", "client" or "client-individual".
-        selector: the text of the selector; None without. Not checked here.
+        selector: the text of the selector; None for none. Not checked here.
         headers: all headers, the first of each name.
     """
 
@@ -86,7 +86,7 @@ class Subscribe(_Frame):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe(_Frame):
-    """A client wants no more; in 1.0 it may name the destination instead of the subscription's id."""
+    """A client unsubscribes; in 1.0 it may name the destination instead of the subscription's id."""
 
     id: str | None
     destination: str | None
@@ -95,12 +95,12 @@ class Unsubscribe(_Frame):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Acknowledgement(_Frame):
-    """Which message is meant.
+    """Which message is acknowledged or refused.
 
     Attributes:
         message_id: the message.
         number: the number that the broker gave the subscription, from the `ack` header of the MESSAGE (1.2).
-        subscription: the client's name for the subscription (1.1; 1.0 if it says so).
+        subscription: the client's name for the subscription (1.1; optional in 1.0).
         transaction: the transaction it belongs to, or None.
     """
 
@@ -112,12 +112,12 @@ class _Acknowledgement(_Frame):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack(_Acknowledgement):
-    """A client has consumed a message."""
+    """A client acknowledges a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nack(_Acknowledgement):
-    """A client has not consumed a message; unless it `requeues`, no consumer gets it again."""
+    """A client refuses a message; unless it `requeues`, no consumer gets it again."""
 
     requeues: bool = True
 
@@ -134,34 +134,34 @@ class Begin(_Transaction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(_Transaction):
-    """What was sent in a transaction counts now."""
+    """A transaction is committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort(_Transaction):
-    """What was sent in a transaction is forgotten."""
+    """A transaction is aborted: what was sent in it is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSend(_Transaction):
-    """A SEND inside a transaction: checked like any other, and kept as bytes until `decode_frames` reads it."""
+    """A SEND inside a transaction: checked like any other, and kept as bytes for `decode_frames`."""
 
     frame: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disconnect(_Frame):
-    """A client leaves, and waits for its receipt if it asked for one."""
+    """A client disconnects, and waits for its receipt if it asked for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolError(_Frame):
-    """What a client sent is not STOMP, or goes beyond a limit. It is the last event of its connection.
+    """What a client sent is not STOMP, or is over a limit. It is the last event of its connection.
 
     Attributes:
         text: what was wrong and what to do about it, for the `message` header of an ERROR.
-        frame: the frame as far as it was read and shown: at most `MAX_SHOWN_BYTES`.
-        versions: the versions known here, when there was no common one; None otherwise.
+        frame: the beginning of the frame, at most `MAX_SHOWN_BYTES`.
+        versions: the versions known here, if there is no common one; else None.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What the scanning kernel can find wrong with a frame, as numbers it can return, and as sentences for people."""
+"""The faults that the scanning kernel finds: as numbers, which kernels can return, and as sentences for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from postroad.protocols.stomp.limits import StompLimits
 
 FINE = 0
-# Not a fault: the frame goes on in a later read.
+# Not a fault: the frame continues in a later read.
 UNFINISHED = 1
 COMMAND_LONG = 2
 COMMAND_UNKNOWN = 3
@@ -60,7 +60,7 @@ _TEXTS = {
     "(limit MAX_HEADER_BYTES)",
 }
 
-# The limits of the first frame have names of their own.
+# The limits of the first frame have other names.
 _CONNECT_TEXTS = {
     HEADER_BYTES: "the header lines of the first frame have more than {header_bytes:,} bytes "
     "(limit MAX_CONNECT_HEADER_BYTES)",
@@ -69,7 +69,7 @@ _CONNECT_TEXTS = {
 
 
 def text_of(fault: int, limits: StompLimits, is_first: bool = False) -> str:
-    """What was wrong, and what to do about it; `is_first` where the connection has no version yet."""
+    """Return what is wrong and what to do about it; `is_first` if the connection has no version yet."""
     if fault > TOPIC:
         reason = message_faults.decode_error(fault - TOPIC, 0, 0).reason
         return f"the topic in the destination: {reason}"

@@ -1,4 +1,4 @@
-"""Foreign ids: what stands in the `message-id` headers of senders that leave ids to the broker."""
+"""Foreign ids: the `message-id` headers of senders that let the broker give ids."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_FOREIGN_ID_BYTES", "foreign_ids"]
 
-# UUIDs have 36, the ids of other brokers less than 200. No one would search for a longer one.
+# UUIDs have 36, the ids of other brokers less than 200. Nobody would search for a longer one.
 MAX_FOREIGN_ID_BYTES = 1_024
 
 
 def foreign_ids(batch: Batch, message_ids: Columns, version: Version | None) -> list[tuple[int, str]]:
-    """The rows that bear a foreign id, and which.
+    """Return the rows that have a foreign id, each with its id.
 
     Args:
         batch: the batch of a `Received`, or some rows of it over the same buffer.
@@ -28,7 +28,7 @@ def foreign_ids(batch: Batch, message_ids: Columns, version: Version | None) -> 
         version: of the connection: how headers are escaped.
     """
     starts = message_ids[:, 0]
-    # Nearly always there is none, and that is all there is to see.
+    # Nearly always there is none.
     if not len(starts) or int(starts.max()) < 0:
         return []
     found = []
@@ -46,5 +46,5 @@ def _plain(written: bytes, version: Version | None) -> bytes:
     try:
         return unescape(written)
     except ValueError:
-        # Not a value that this version can write; as it stands it still is what the sender called the message.
+        # The escapes are not valid in this version; the raw text is still the sender's name for the message.
         return written

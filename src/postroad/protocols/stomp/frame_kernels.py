@@ -1,4 +1,10 @@
-"""Kernels that write frames of the server: MESSAGE in two steps, and RECEIPT for rows of a batch."""
+"""Kernels that write frames of the server: MESSAGE in two steps, and RECEIPT for rows of a batch.
+
+A MESSAGE begins with what only its subscription gets: command, `subscription`, and `ack` if the client acknowledges.
+The rest, from `message-id` on, is the shared part, the same for all subscriptions of one version. Kernels whose names
+begin with `measure` check that each row is in its array and return an upper bound of the bytes; the callers allocate
+that much, so the `put` kernels need no checks.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ def _literal(text: bytes) -> Bytes:
 
 _ID = _literal(b"message-id:")
 _DESTINATION = _literal(b"\ndestination:/topic/")
-# As long as that of topics: what is measured holds for both.
+# As long as the prefix of topics, so that both take the same room.
 _QUEUE_DESTINATION = _literal(b"\ndestination:/queue/")
 _LENGTH = _literal(b"\ncontent-length:")
 _ACK = _literal(b"ack:")
@@ -35,10 +41,10 @@ _RECEIPT_ID = _literal(b"\nmessage-id:")
 _RECEIPT_END = _literal(b"\n\n\0\n")
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 
-# The most digits of a content-length: a span's length has 31 bits.
+# The largest number of digits of a content-length: a span's length has 31 bits.
 _LENGTH_DIGITS = 10
-# What the part of a MESSAGE that all subscribers share has besides topic, lines and body: the line end of the length,
-# the empty line, NUL, and the line end after the frame are the 4.
+# Bytes of the shared part of a MESSAGE besides topic, lines and body. The 4 are the line end of the length, the empty
+# line, NUL, and the line end after the frame.
 _COMMON_BYTES = len(_ID) + ID_TEXT_BYTES + len(_DESTINATION) + len(_LENGTH) + _LENGTH_DIGITS + 4
 _RECEIPT_BYTES = len(_RECEIPT) + len(_RECEIPT_ID) + ID_TEXT_BYTES + len(_RECEIPT_END)
 
@@ -50,20 +56,20 @@ def _put(text: Bytes, out: Bytes, at: Int) -> Int:
 
 @inlined
 def _hex_word(value: Int) -> Int:
-    """The eight hexadecimal digits of a 32-bit number, as the word whose first byte in memory is the first digit."""
+    """Return the eight hexadecimal digits of a 32-bit number as a word; its first byte in memory is the first digit."""
     word = np.uint64(value)
-    # Halves, then bytes, then nibbles change places and move apart, until each byte holds one nibble.
+    # Halves, then bytes, then nibbles are swapped and moved apart, until each byte has one nibble.
     word = (word & np.uint64(0xFFFF)) << np.uint64(32) | word >> np.uint64(16)
     word = (word & np.uint64(0xFF000000FF)) << np.uint64(16) | (word & np.uint64(0xFF000000FF00)) >> np.uint64(8)
     word = (word & np.uint64(0xF000F000F000F)) << np.uint64(8) | (word & np.uint64(0xF000F000F000F0)) >> np.uint64(4)
-    # Adding 6 carries into the next bit from 10 on: these become letters, which are 39 further than digits.
+    # Adding 6 carries into bit 4 for nibbles from 10 on: these become letters, which are 39 above the digits.
     letters = (word + np.uint64(0x0606060606060606)) >> np.uint64(4) & np.uint64(0x0101010101010101)
     return word + np.uint64(0x3030303030303030) + letters * np.uint64(39)
 
 
 @inlined
 def _put_id(ids: Ids, row: Int, out: Bytes, at: Int) -> Int:
-    """The text form of an id: 8-8-12-4 digits."""
+    """Write the text form of an id: 8-8-12-4 digits."""
     head, tail = ids[row, 0], ids[row, 1]
     put_word(out, at, _hex_word(head >> np.uint64(32)))
     out[at + 8] = _DASH
@@ -71,7 +77,7 @@ def _put_id(ids: Ids, row: Int, out: Bytes, at: Int) -> Int:
     out[at + 17] = _DASH
     put_word(out, at + 18, _hex_word(tail >> np.uint64(32)))
     last = _hex_word(tail & _LOW_HALF)
-    # The last four digits go to their place, and what comes before them is overwritten.
+    # The word with the last four digits goes to their place; its first four bytes are overwritten next.
     put_word(out, at + 27, last)
     for step in range(np.uint64(4)):
         out[np.uint64(at + 26) + step] = np.uint8(last >> (step << np.uint64(3)) & np.uint64(0xFF))
@@ -81,7 +87,7 @@ def _put_id(ids: Ids, row: Int, out: Bytes, at: Int) -> Int:
 
 @inlined
 def _put_ack_end(number: Int, out: Bytes, at: Int) -> Int:
-    """What follows the id in an `ack` header: the subscription's number."""
+    """Write what follows the id in an `ack` header: the subscription's number."""
     out[at] = _DASH
     put_word(out, at + 1, _hex_word(number))
     out[at + 9] = _NEWLINE
@@ -102,7 +108,7 @@ def _put_decimal(value: Int, out: Bytes, at: Int) -> Int:
 
 @inlined
 def _put_topic(buffer: Bytes, start: Int, end: Int, version: Int, out: Bytes, at: Int) -> Int:
-    """A topic has no line ends; of what STOMP escapes it can hold a colon and a backslash."""
+    """Write a topic. It has no line ends; it can contain a colon and a backslash, which STOMP escapes."""
     for place in range(np.uint64(start), np.uint64(end)):
         byte = buffer[place]
         if version >= _V1_1 and byte in (_COLON, _BACKSLASH):
@@ -117,10 +123,10 @@ def _put_topic(buffer: Bytes, start: Int, end: Int, version: Int, out: Bytes, at
 
 @device
 def _put_older(buffer: Bytes, start: Int, end: Int, version: Int, out: Bytes, at: Int) -> Int:
-    """Header lines for versions before 1.2; never longer than they were.
+    """Write header lines for versions before 1.2; they never get longer.
 
-    1.1 has no escape for CR, and lets it stand. 1.0 has no escapes: what would end a line becomes a blank, and so does
-    a colon in a name.
+    1.1 has no escape for CR, which stays as it is. 1.0 has no escapes: what would end a line becomes a blank, and so
+    does a colon in a name.
     """
     named = False
     while start < end:
@@ -151,9 +157,9 @@ def _put_older(buffer: Bytes, start: Int, end: Int, version: Int, out: Bytes, at
 
 @kernel("UniTuple(int64, 2)(int32[:, ::1], int64[::1])", allocates=False)
 def measure_common(spans: Spans, rows: Numbers) -> tuple[Int, Int]:
-    """(bytes that the rows take at most without typed attributes, rows with typed attributes).
+    """Return (upper bound of the bytes of the rows without typed attributes, number of rows with typed attributes).
 
-    A row that is not in the batch gives (-1, its place among the rows).
+    For a row that is not in the batch, returns (-1, its place among the rows).
     """
     total, typed = np.int64(0), np.int64(0)
     for place in range(len(rows)):
@@ -187,12 +193,12 @@ def put_common(
     out: Bytes,
     places: Numbers,
 ) -> Int:
-    """Write the part of each row's MESSAGE that all subscribers share, and where it stands; the bytes written.
+    """Write the shared part of each row's MESSAGE and set its place; return the number of bytes written.
 
-    `block_spans` has a line for each of the rows, or none at all; where it starts at 0 or more, the header lines are
-    those of `blocks`. The places of rows that are not named become -1; `places` may be empty. A prefix and a number
-    that is not negative make it the whole MESSAGE of one subscription. `ids` and `envelopes` have a line for each line
-    of `spans`, where the rows are (`measure_common`).
+    `block_spans` has a line for each of the rows, or no lines; if a line starts at 0 or more, the header lines of its
+    row are those in `blocks`. The places of other rows become -1; `places` may be empty. With a prefix, and a number
+    that is not negative, it writes the whole MESSAGE of one subscription. `ids` and `envelopes` have a line for each
+    line of `spans`, so the rows that `measure_common` checked are in all three.
     """
     for row in range(len(places)):
         places[row, 0], places[row, 1] = -1, -1
@@ -245,7 +251,7 @@ def put_common(
 
 @kernel("UniTuple(int64, 2)(int64[:, ::1], int64[::1])", allocates=False)
 def measure_rows(places: Numbers, rows: Numbers) -> tuple[Int, Int]:
-    """(bytes of the shared parts of the rows, 0), or (-1, the place of the first row that has none)."""
+    """Return (bytes of the shared parts of the rows, 0), or (-1, the place of the first row that has none)."""
     total = np.int64(0)
     for place in range(len(rows)):
         row = rows[place]
@@ -271,7 +277,7 @@ def put_rows(common: Bytes, places: Numbers, rows: Numbers, prefix: Bytes, numbe
 
 @kernel("int64(int32[:, :], int64[::1])", allocates=False)
 def measure_receipts(receipts: Columns, rows: Numbers) -> Int:
-    """The bytes of the RECEIPT frames of those rows that ask for one, or -1 when a row is not there."""
+    """Return the bytes of the RECEIPT frames of the rows that ask for one, or -1 if a row does not exist."""
     total = np.int64(0)
     for place in range(len(rows)):
         row = rows[place]
@@ -285,7 +291,7 @@ def measure_receipts(receipts: Columns, rows: Numbers) -> Int:
 
 @kernel(f"void({BUFFER}, int32[:, :], uint64[:, ::1], int64[::1], uint8[::1])", allocates=False)
 def put_receipts(buffer: Bytes, receipts: Columns, ids: Ids, rows: Numbers, out: Bytes) -> None:
-    """Write those frames: the id that the sender asked for, as it was, and the id of the message."""
+    """Write RECEIPT frames: the receipt id, as the sender wrote it, and the id of the message."""
     at = np.int64(0)
     for place in range(len(rows)):
         row = rows[place]

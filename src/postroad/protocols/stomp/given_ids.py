@@ -1,4 +1,4 @@
-"""Ids that senders gave to their messages: read from the `message-id` headers of a batch, all rows in one kernel."""
+"""Ids that senders gave to their messages, decoded from the `message-id` headers of a batch by one kernel."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _digit(byte: Int) -> Int:
 
 @kernel(f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1])", allocates=False)
 def _read(buffer: Bytes, texts: Columns, ids: Ids) -> Int:
-    """Fill the ids of rows up to the first whose text is not an id; returns how many."""
+    """Set the ids of rows up to the first whose text is not an id; return their number."""
     for row in range(len(texts)):
         at, end = np.int64(texts[row, 0]), np.int64(texts[row, 1])
         if at < 0 or end - at != ID_TEXT_BYTES:
@@ -58,7 +58,7 @@ def _read(buffer: Bytes, texts: Columns, ids: Ids) -> Int:
 
 
 def read_ids(batch: Batch, message_ids: Columns) -> int:
-    """Set the ids of a batch from what its senders gave, up to the first row that gave none; returns how many rows.
+    """Set the ids of a batch to those that its senders gave, up to the first row without; return the number of rows.
 
     Args:
         batch: the batch of a `Received`, or some rows of it over the same buffer.
@@ -68,7 +68,7 @@ def read_ids(batch: Batch, message_ids: Columns) -> int:
 
 
 def given_id_text(batch: Batch, message_ids: Columns, row: int) -> str | None:
-    """What stands in the `message-id` header of a row, as far as an error should show it; None without one."""
+    """Return the `message-id` header of a row, cut off for an error; None without one."""
     start, end = message_ids[row].tolist()
     if start < 0:
         return None

@@ -1,4 +1,4 @@
-"""Header lines as each version writes them, for the few frames that are handled one by one."""
+"""Header lines in each version of STOMP, for the few frames that are handled one by one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _NOT_IN_1_0 = re.compile(r"[\n\r]")
 
 
 def part(text: str, version: Version | None, *, name: bool = False) -> str:
-    r"""A name or a value as a version writes it; None is for CONNECT and CONNECTED, which escape nothing.
+    r"""Return a name or a value, escaped for a version; None is for CONNECT and CONNECTED, which escape nothing.
 
-    Without escapes a line end cannot be said. It becomes a blank, as does a colon in a name, and NUL in any version:
-    nothing that a header holds can end the line or the frame.
+    Without escapes, a line end becomes a blank, and so does a colon in a name. NUL becomes a blank in every version. So
+    no header can end its line or its frame.
     """
     text = text.replace("\0", " ")
     if version is None or version is Version.V1_0:
         text = _NOT_IN_1_0.sub(" ", text)
         return text.replace(":", " ") if name else text
     written = escape(text)
-    # 1.1 has no escape for CR, and lets it stand.
+    # 1.1 has no escape for CR, which stays as it is.
     return re.sub(r"\\(.)", _bare_return, written) if version is Version.V1_1 and "\r" in text else written
 
 
@@ -36,16 +36,16 @@ def _bare_return(found: re.Match[str]) -> str:
 
 
 def header_lines(pairs: Iterable[tuple[str, str]], version: Version | None) -> bytes:
-    """Header lines for these pairs."""
+    """Return the header lines of these pairs."""
     lines = [f"{part(name, version, name=True)}:{part(value, version)}\n" for name, value in pairs]
     return "".join(lines).encode("utf-8", "replace")
 
 
 def read_lines(block: bytes, version: Version | None) -> dict[str, str]:
-    """The headers of a block of lines, the first of each name; None is for CONNECT and CONNECTED.
+    """Return the headers of a block of lines, the first of each name; None is for CONNECT and CONNECTED.
 
     Raises:
-        ValueError: a line has no colon, an escape is not one, or it is not UTF-8.
+        ValueError: a line has no colon, an escape is not valid, or it is not UTF-8.
     """
     found: dict[str, str] = {}
     for line in block.split(b"\n")[:-1]:

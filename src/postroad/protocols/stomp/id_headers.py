@@ -1,16 +1,16 @@
-"""The words with which a client that gives its messages ids itself and the broker understand each other.
+"""Headers for clients that give ids to their messages themselves.
 
-CONNECT    postroad-ids:client                     asks for it; without, the broker gives ids, and says none of this
-           postroad-publisher, postroad-token      when it comes back: what it was given before
+CONNECT    postroad-ids:client                     asks for it; without it, the broker gives ids and sends none of these
+           postroad-publisher, postroad-token      when it reconnects: what it was given before
 CONNECTED  postroad-publisher, postroad-broker     the first two parts of all its ids
-           postroad-token                          what to show when it comes back
+           postroad-token                          what to send when it reconnects
            server-time, postroad-tolerance         the broker's clock, and how far from it an id may be, in ms
-           postroad-last                           the last id that entered, when it is the publisher it was
+           postroad-last                           the last accepted id, if it has its number from before
 SEND       message-id                              the id
-RECEIPT    receipt-id:postroad-clock               unasked: an id was out of tolerance
-           server-time, message-id                 the broker's clock when it took that message
-ERROR      postroad-again:true                     nothing was wrong: the broker stops, and what it has not confirmed
-                                                   can be sent again when it is back; or it cannot take the client now
+RECEIPT    receipt-id:postroad-clock               without a request: an id was out of tolerance
+           server-time, message-id                 the broker's clock when it accepted that message
+ERROR      postroad-again:true                     not the client's fault: the broker stops, and the client can send
+                                                   again later what was not confirmed; or it cannot accept it now
 """
 
 from __future__ import annotations

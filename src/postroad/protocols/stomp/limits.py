@@ -1,4 +1,4 @@
-"""How large a STOMP frame may be, and why. STOMP lets a server set such limits ("Size Limits" in all versions)."""
+"""Limits of STOMP frames, each with its reason. STOMP allows a server to set them ("Size Limits" in all versions)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = [
     "StompLimits",
 ]
 
-# The longest command is UNSUBSCRIBE. What is not a command is noticed within a few bytes, and never kept.
+# The longest command is UNSUBSCRIBE. Bytes that are not a command are found at once, and not kept.
 MAX_COMMAND_BYTES = 16
-# All header lines of a frame with their blank line. Header lines of a SEND travel as they are, so this is the limit of
-# a message's header lines.
+# All header lines of a frame with their blank line. Header lines of a SEND become those of the message, so this is
+# their limit there.
 MAX_HEADER_BYTES = MAX_MESSAGE_HEADER_BYTES
 # Lines in a frame. Every user-defined one becomes an attribute, so this is the limit of a message's attributes.
 MAX_HEADERS = MAX_ATTRIBUTES
 # The limit of a message's body.
 MAX_BODY_BYTES = MAX_MESSAGE_BODY_BYTES
-# A whole frame, which follows from the others: this is what a connection that never ends its frame can make us keep.
+# A whole frame, which follows from the others: the most that is kept for a connection that never ends its frame.
 # The 5 are two line ends of two bytes and the NUL.
 MAX_FRAME_BYTES = MAX_COMMAND_BYTES + MAX_HEADER_BYTES + MAX_BODY_BYTES + 5
 
@@ -39,11 +39,11 @@ MAX_FRAME_BYTES = MAX_COMMAND_BYTES + MAX_HEADER_BYTES + MAX_BODY_BYTES + 5
 MAX_CONNECT_HEADER_BYTES = 8 * 1024
 MAX_CONNECT_HEADERS = 64
 
-# The id of a subscription, which stands in every MESSAGE for it: without a limit, one read of small messages could be
-# made into a gigabyte. Some clients take the destination as the id; the longest one fits.
+# The id of a subscription, which is in every MESSAGE for it: without a limit, one read of small messages could become a
+# gigabyte. Some clients use the destination as the id; the longest one fits.
 MAX_SUBSCRIPTION_ID_BYTES = 1_280
 
-# The shortest frame that says something: with less room than this, no client could connect.
+# The shortest useful frame: with lower limits, no client could connect.
 _SMALLEST = {"command_bytes": len("UNSUBSCRIBE"), "header_bytes": 256, "headers": 8, "body_bytes": 0}
 _LARGEST = {
     "command_bytes": 256,
@@ -55,7 +55,7 @@ _LARGEST = {
 
 @dataclass(frozen=True, slots=True)
 class StompLimits:
-    """The limits of one connection. They can be set lower than the defaults, which are the message format's own."""
+    """The limits of one connection. They can be lower than the defaults, which are those of the message format."""
 
     command_bytes: int = MAX_COMMAND_BYTES
     header_bytes: int = MAX_HEADER_BYTES
@@ -81,5 +81,5 @@ class StompLimits:
 
     @property
     def frame_bytes(self) -> int:
-        """The most that one frame can have, and so the most that is kept of an unfinished one."""
+        """The largest size of a frame, and so the most that is kept of an unfinished one."""
         return self.command_bytes + self.header_bytes + self.body_bytes + 5

@@ -1,15 +1,15 @@
-r"""Pieces of kernels that read a client's header lines, and turn them into the lines of a message.
+r"""Parts of kernels that read a client's header lines, and turn them into the lines of a message.
 
 A message keeps its header lines as STOMP 1.2 escapes them, whichever version its sender speaks:
 
     version   a backslash          a carriage return
-    1.2       begins an escape     ends the line with the LF behind it; elsewhere a fault
+    1.2       begins an escape     ends the line with the LF after it; elsewhere a fault
     1.1       begins an escape     an ordinary byte, kept as \r
-    1.0       an ordinary byte,    ends the line with the LF behind it; elsewhere
+    1.0       an ordinary byte,    ends the line with the LF after it; elsewhere
               kept as \\           an ordinary byte, kept as \r
 
-Each function reads between the offsets that it is given, which `scanner` keeps inside the data; a window of 64 bytes
-is looked at only where 64 are left.
+Each function reads only between the offsets that it gets, which `scanner` keeps inside the data. A window of 64 bytes
+is read only if 64 are left.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.kernels import WINDOW, Int, Truth, bytes_equal, device, inlined, lowest_bit, word_at
+from postroad.messages.checks import byte_marks
 from postroad.messages.limits import MAX_NAME_BYTES
 from postroad.protocols.stomp import faults
 from postroad.protocols.stomp.columns import OWN_HEADERS
@@ -33,17 +34,11 @@ _V1_0, _V1_1, _V1_2 = int(Version.V1_0), int(Version.V1_1), int(Version.V1_2)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 
 
-def _marks(special: bytes) -> Bytes:
-    """A table of 256 with a mark at each of these bytes."""
-    table = np.zeros(256, dtype=np.uint8)
-    table[list(special)] = 1
-    return table
+_NAME_STOPS = byte_marks(b"\n\r\0\\:")
+_VALUE_STOPS = byte_marks(b"\n\r\0\\")
 
-
-_NAME_STOPS = _marks(b"\n\r\0\\:")
-_VALUE_STOPS = _marks(b"\n\r\0\\")
-
-# Own headers: by first letter, their lengths, their bytes in rows of 16 with masks of as many; both also as words.
+# Own headers: their number by first letter, their lengths, their bytes in rows of 16, and masks of these bytes; names
+# and masks also as words.
 _OWN_WIDTH = 16
 _OWN_BY_LETTER = np.full(256, -1, dtype=np.int64)
 _OWN_LENGTH = np.array([len(name) for name in OWN_HEADERS], dtype=np.int64)
@@ -57,7 +52,7 @@ _OWN_MASKS = np.where(_OWN_BYTES > 0, np.uint8(0xFF), np.uint8(0)).view("<u8").a
 
 @inlined
 def skip(data: Bytes, at: Int, end: Int, stops: Bytes) -> Int:
-    """The first offset from `at` on whose byte has a mark in `stops`, or `end`."""
+    """Return the first offset from `at` on whose byte has a mark in `stops`, or `end`."""
     place, limit = np.uint64(at), np.uint64(end)
     while place < limit and stops[data[place]] == 0:
         place += _ONE
@@ -66,9 +61,9 @@ def skip(data: Bytes, at: Int, end: Int, stops: Bytes) -> Int:
 
 @device
 def read_part(data: Bytes, at: Int, end: Int, stops: Bytes, mode: Int) -> tuple[Int, Int, Int, Int]:
-    """A name up to its colon, or a value up to its line end.
+    """Read a name up to its colon, or a value up to its line end.
 
-    Returns (fault, offset of that byte or of the fault, escapes, bytes that need an escape when kept).
+    Returns (fault, offset of that byte or of the fault, escapes, bytes that need an escape in a message).
     """
     escapes, grows = 0, 0
     at = skip(data, at, end, stops)
@@ -103,9 +98,9 @@ def read_part(data: Bytes, at: Int, end: Int, stops: Bytes, mode: Int) -> tuple[
 
 @inlined
 def look_ahead(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
-    """What is special in the window from an offset on: (newlines, colons, bytes to look at twice); zeros near the end.
+    """Find special bytes in the window at an offset: bits of (newlines, colons, bytes to check); zeros near the end.
 
-    A window holds a handful of lines as a rule, so that no byte of them is looked at alone.
+    A window usually has several lines, so that no byte of them is read alone.
     """
     if end - at < WINDOW:
         return _NONE, _NONE, _NONE
@@ -115,8 +110,8 @@ def look_ahead(data: Bytes, at: Int, end: Int) -> tuple[Int, Int, Int]:
 
 @inlined
 def plain_line(newlines: Int, colons: Int, strange: Int) -> tuple[Int, Int]:
-    """(colon, newline) of the next line of a window, if it is there and nothing is special in it; else (-1, -1)."""
-    # Of the bits below the lowest newline, some have to be colons and none may be strange.
+    """Return (colon, newline) of the next line of a window if it is complete and plain; else (-1, -1)."""
+    # Below the lowest newline there has to be a colon, and no byte that needs a check.
     line = (newlines - _ONE) & ~newlines
     if newlines == 0 or colons & line == 0 or strange & line:
         return -1, -1
@@ -125,7 +120,7 @@ def plain_line(newlines: Int, colons: Int, strange: Int) -> tuple[Int, Int]:
 
 @device
 def read_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, Int, Int, Truth]:
-    """A header line: (fault, colon or place of the fault, end of the value, next line, whether it is kept as it is)."""
+    """Read a line: (fault, colon or offset of the fault, end of the value, next line, whether it needs no escapes)."""
     fault, colon, escapes, name_grows = read_part(data, start, end, _NAME_STOPS, mode)
     if fault:
         return fault, colon, 0, 0, False
@@ -148,7 +143,7 @@ def read_line(data: Bytes, start: Int, end: Int, mode: Int) -> tuple[Int, Int, I
 
 @inlined
 def value_start(data: Bytes, colon: Int, stop: Int, mode: Int) -> Int:
-    """Where a value starts: in 1.0, whose own examples write `login: <username>`, after blanks."""
+    """Return where a value starts: in 1.0, whose examples have `login: <username>`, after blanks."""
     at = colon + 1
     if mode == _V1_0:
         while at < stop and data[at] == _BLANK:
@@ -158,7 +153,7 @@ def value_start(data: Bytes, colon: Int, stop: Int, mode: Int) -> Int:
 
 @device
 def _put_escaped(data: Bytes, start: Int, end: Int, mode: Int, out: Bytes, at: Int) -> Int:
-    """Write a name or a value with what this version leaves bare escaped as in 1.2."""
+    """Write a name or a value, escaped as in 1.2; return the offset after it."""
     while start < end:
         byte: Int = data[start]
         if byte == _RETURN or (byte == _BACKSLASH and mode < _V1_1):
@@ -174,7 +169,7 @@ def _put_escaped(data: Bytes, start: Int, end: Int, mode: Int, out: Bytes, at: I
 
 @device
 def put_line(data: Bytes, start: Int, colon: Int, stop: Int, mode: Int, out: Bytes, at: Int) -> Int:
-    """Write a header line as a message keeps it; the offset after it. It takes at most two bytes for each one read."""
+    """Write a header line of a message; return the offset after it. It writes at most two bytes for each one read."""
     at = _put_escaped(data, start, colon, mode, out, at)
     out[at] = _COLON
     at = _put_escaped(data, value_start(data, colon, stop, mode), stop, mode, out, at + 1)
@@ -197,7 +192,7 @@ def same_bytes(data: Bytes, one: Int, other: Int, size: Int) -> Truth:
 
 @inlined
 def own_header(data: Bytes, start: Int, colon: Int) -> Int:
-    """The number of the own header with this name, or -1."""
+    """Return the number of the own header with this name, or -1."""
     number = _OWN_BY_LETTER[data[start]]
     if number < 0 or _OWN_LENGTH[number] != colon - start:
         return -1

@@ -1,8 +1,8 @@
 """Renders rows of a batch as MESSAGE and RECEIPT frames.
 
-A message for ten subscribers is encoded once and copied ten times: `render_rows` writes the part that they share, and
-`Rendered.for_subscription` puts each subscription's own beginning before it. For one subscriber, `render_messages`
-writes both in one pass.
+A message for ten subscriptions is rendered once and copied ten times: `render_rows` writes the part that they share,
+and `Rendered.for_subscription` copies it after each subscription's own beginning. For a single subscription,
+`render_messages` writes both in one pass.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _NO_PLACES = _NO_SPANS
 
 
 class Rendered:
-    """What all subscribers of one version get of some rows of a batch.
+    """The shared parts of MESSAGE frames, for all subscriptions of one version.
 
     Attributes:
-        buffer: uint8[:]; the shared parts, end to end.
+        buffer: uint8[:]; the shared parts, one after the other.
         places: int64[n, 2]; for each row of the batch, start and end of its part in `buffer`; -1 if not rendered.
         version: of STOMP.
     """
@@ -63,7 +63,7 @@ class Rendered:
         self.version = version
 
     def for_subscription(self, prefix: bytes, rows: ArrayLike, number: int | None = None) -> Bytes:
-        """The MESSAGE frames of these rows for one subscription, in one array; a socket takes its `.data`.
+        """Return the MESSAGE frames of these rows for one subscription, in one array; write its `.data` to a socket.
 
         Args:
             prefix: from `message_prefix`.
@@ -84,7 +84,7 @@ class Rendered:
 
 
 def _checked_number(number: int | None) -> int:
-    """A subscription's number as kernels take it: -1 for none."""
+    """Return a subscription's number for kernels: -1 for none."""
     if number is None:
         return -1
     if not 0 <= number <= _LARGEST_NUMBER:
@@ -93,12 +93,12 @@ def _checked_number(number: int | None) -> int:
 
 
 def _own_bytes(prefix: bytes, number: int) -> int:
-    """The bytes of a MESSAGE that belong to its subscription."""
+    """Return the bytes of a MESSAGE that only its subscription gets."""
     return len(prefix) + (0 if number < 0 else _ACK_LINE_BYTES)
 
 
 def render_rows(batch: Batch, rows: ArrayLike, version: Version = Version.V1_2) -> Rendered:
-    """Write what all subscribers get of these rows: from the message id to the end of the body.
+    """Render the shared part of these rows: from the message id to the end of the body.
 
     Raises:
         PostroadError: a row is not in the batch.
@@ -108,7 +108,7 @@ def render_rows(batch: Batch, rows: ArrayLike, version: Version = Version.V1_2) 
 
 
 def render_messages(batch: Batch, rows: ArrayLike, version: Version, prefix: bytes, number: int | None = None) -> Bytes:
-    """The MESSAGE frames of these rows for one subscription, when no other needs them: the same bytes, written once.
+    """Return the MESSAGE frames of these rows for a single subscription, written in one pass.
 
     Args:
         batch: the batch.
@@ -147,7 +147,7 @@ def _put(batch: Batch, rows: Numbers, version: Version, prefix: bytes, number: i
 
 
 def render_receipts(batch: Batch, receipts: Columns, rows: ArrayLike) -> Bytes:
-    """The RECEIPT frames for those rows that ask for one, with the ids their messages have got.
+    """Return the RECEIPT frames of the rows that ask for one, with the ids of their messages.
 
     Args:
         batch: the batch of a `Received`, with its ids set.
@@ -174,7 +174,7 @@ def _row_numbers(rows: ArrayLike) -> Numbers:
 
 
 def _typed_blocks(batch: Batch, rows: Numbers) -> tuple[Bytes, Numbers]:
-    """Header lines for rows with typed attributes, end to end, and start and end of those of each row.
+    """Return header lines for rows with typed attributes, and start and end of the lines of each row.
 
     Messages from STOMP clients have no typed attributes, so this is for messages of other sources.
     """
@@ -189,7 +189,7 @@ def _typed_blocks(batch: Batch, rows: Numbers) -> tuple[Bytes, Numbers]:
 
 
 def _lines(message: Message) -> bytes:
-    """All attributes of a message as header lines of 1.2; the first of each name, as everywhere."""
+    """Return all attributes of a message as header lines of 1.2; the first of each name."""
     lines = []
     for name, value in message.attributes.items():
         text = _text(value)
@@ -199,7 +199,7 @@ def _lines(message: Message) -> bytes:
 
 
 def _text(value: Value) -> str | None:
-    """A value as a selector's literal spells it; None for bytes, which have no literal."""
+    """Return a value as the literal of a selector; None for bytes, which have no literal."""
     if isinstance(value, bytes):
         return None
     if isinstance(value, bool):

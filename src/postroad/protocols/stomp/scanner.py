@@ -1,16 +1,14 @@
 """The kernel that turns a socket read into rows of a batch and a list of control frames.
 
-It reads a client's bytes once, front to back, and never looks beyond a limit. So how the bytes are split into reads
-makes no difference, not even to which fault is found. What a batch needs (topic, header lines, body, receipt) is
-copied to the batch's own buffer on the way: the protocol's own headers vanish, lines stand end to end, and the read
-can be forgotten.
+It reads a client's bytes once, front to back, and never beyond a limit. So the result, and which fault is found, do not
+depend on how the bytes are split into reads. What a batch needs (topic, header lines, body, receipt) is copied to the
+batch's buffer: the protocol's own headers are left out, the other lines become consecutive, and the read can be freed.
 
-Indices are 64-bit integers from 0 on, and every read is guarded by the end of the data or of a limit. Digits are read
-up to 18 of them, which fit 64 bits, and compared with a limit before they are added. What is written is at most twice
-what is read, for which the caller has made room; a read is at most MAX_READ_BYTES, so that spans fit their 32 bits.
-Offsets of own headers are -1 where the header is missing, and are compared with 0 before they are used. `state[LAST]`
-is an offset in this data, or 0 with an empty span: `same_bytes` is false for that, so a row before the first is never
-looked at.
+Indices are 64-bit integers from 0 on, and every read is before the end of the data or of a limit. At most 18 digits are
+read, which fit in 64 bits, and compared with a limit before they are added. At most two bytes are written for each one
+read, for which the caller has made room; a read has at most MAX_READ_BYTES, so that spans fit in 32 bits. Offsets of
+own headers are -1 if the header is missing, and are compared with 0 before they are used. `state[LAST]` is an offset in
+this data, or 0 with an empty span: `same_bytes` is false for that, so the first row never uses the row before it.
 """
 
 from __future__ import annotations
@@ -58,10 +56,10 @@ _ZERO, _NINE, _LETTER_A, _LETTER_Z = ord("0"), ord("9"), ord("A"), ord("Z")
 _V1_0, _V1_1 = int(Version.V1_0), int(Version.V1_1)
 _NONE, _ONE = np.uint64(0), np.uint64(1)
 
-# More digits than this are not a number for us: they would not fit in 64 bits.
+# More digits than this would not fit in 64 bits; they do not count as a number.
 _MAX_DIGITS = 18
 
-# Bytes a look for the end of a body takes at once: enough for the compiler to use vectors, few enough for short bodies.
+# Bytes per step of the search for the end of a body: enough for vector instructions, few enough for short bodies.
 _STRIDE = 32
 
 _COMMAND_WIDTH = 16
@@ -69,17 +67,17 @@ _COMMAND_LENGTH = np.array([len(name) for name in c.COMMANDS], dtype=np.int64)
 _COMMAND_BYTES = np.zeros((len(c.COMMANDS), _COMMAND_WIDTH), dtype=np.uint8)
 for _command, _name in enumerate(c.COMMANDS):
     _COMMAND_BYTES[_command, : len(_name)] = list(_name)
-# The line that nearly all frames begin with, as the low bytes of a word.
+# The first line of nearly all frames, as the low bytes of a word.
 _SEND_LINE, _SEND_MASK = np.uint64(int.from_bytes(b"SEND\n", "little")), np.uint64(0xFFFFFFFFFF)
 _PREFIX = np.frombuffer(c.DESTINATION_PREFIX, dtype=np.uint8).copy()
 _QUEUE_PREFIX = np.frombuffer(c.QUEUE_PREFIX, dtype=np.uint8).copy()
-# The byte by which the two differ.
+# The byte in which the two differ.
 _KIND_AT, _QUEUE_KIND = 1, c.QUEUE_PREFIX[1]
 
 
 @inlined
 def _line_end(data: Bytes, at: Int, end: Int) -> Int:
-    """The bytes of the line end at an offset: 1 or 2, 0 where there is none, -1 where the data stops in between."""
+    """Return the bytes of the line end at an offset: 1 or 2, 0 if there is none, -1 if the data ends within it."""
     if data[at] == _NEWLINE:
         return 1
     if data[at] != _RETURN:
@@ -103,7 +101,7 @@ def _command_number(data: Bytes, start: Int, end: Int) -> Int:
 
 @inlined
 def _read_command(data: Bytes, start: Int, settings: Numbers, frame: Numbers) -> tuple[Int, Int]:
-    """(fault, start of the header lines or of the fault)."""
+    """Read the command: (fault, start of the header lines or of the fault)."""
     size = np.int64(len(data))
     if start + 8 <= size and word_at(data, start) & _SEND_MASK == _SEND_LINE and settings[c.COMMAND_LIMIT] >= 4:
         frame[c.F_COMMAND] = c.SEND
@@ -127,7 +125,7 @@ def _read_command(data: Bytes, start: Int, settings: Numbers, frame: Numbers) ->
 
 @inlined
 def _note(data: Bytes, own: Int, colon: Int, stop: Int, mode: Int, frame: Numbers) -> None:
-    """Remember the value of an own header, the first time it occurs."""
+    """Set the span of an own header's value, at its first occurrence."""
     if frame[c.FOUND + 2 * own] < 0:
         frame[c.FOUND + 2 * own] = value_start(data, colon, stop, mode)
         frame[c.FOUND + 2 * own + 1] = stop
@@ -135,11 +133,11 @@ def _note(data: Bytes, own: Int, colon: Int, stop: Int, mode: Int, frame: Number
 
 @device
 def _is_judged(data: Bytes, at: Int, end: Int) -> Truth:
-    """Whether the line of a fault can be refused: its end has come, or a NUL that belongs to no line.
+    """Whether the line of a fault can be refused: its end has arrived, or a NUL, which is part of no line.
 
-    These two bytes also make the decoder scan an unfinished frame again. Without this rule a fault in an unfinished
-    line would be found or not depending on where the reads fall. `at` is a place in the line, so 0 <= at <= end, and
-    `end` is within the data.
+    These two bytes also make the decoder scan an unfinished frame again. Without this rule, whether a fault in an
+    unfinished line is found would depend on how the bytes are split into reads. `at` is a place in the line, so 0 <= at
+    <= end, and `end` is within the data.
     """
     while at < end:
         if data[at] == _NEWLINE or data[at] == 0:
@@ -152,7 +150,7 @@ def _is_judged(data: Bytes, at: Int, end: Int) -> Truth:
 def _read_lines(
     data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers, out: Bytes
 ) -> tuple[Int, Int]:
-    """Read header lines, and keep those of a SEND that are the user's: (fault, start of the body or of the fault)."""
+    """Read header lines, and copy those of a SEND except own headers: (fault, start of the body or of the fault)."""
     mode = settings[c.MODE]
     limit = start + settings[c.HEADER_LIMIT]
     end = min(np.int64(len(data)), limit)
@@ -184,7 +182,7 @@ def _read_lines(
         else:
             colon, stop, following = base + colon, base + stop, base + stop + 1
             verbatim = mode != _V1_0 or data[colon + 1] != _BLANK
-            # What is left of the window: the bits above the lowest newline.
+            # The rest of the window: the bits above the lowest newline.
             rest = ~(newlines ^ (newlines - _ONE))
             newlines, colons, strange = newlines & rest, colons & rest, strange & rest
         count += 1
@@ -205,7 +203,7 @@ def _read_lines(
 
 @inlined
 def _number(data: Bytes, start: Int, end: Int) -> Int:
-    """The number that these digits are, or -1."""
+    """Return the number of these digits, or -1."""
     if start < 0 or start == end or end - start > _MAX_DIGITS:
         return -1
     value: Int = 0
@@ -218,7 +216,7 @@ def _number(data: Bytes, start: Int, end: Int) -> Int:
 
 @inlined
 def _find_nul(data: Bytes, start: Int, end: Int) -> Int:
-    """The first NUL of a span, or `end`."""
+    """Return the offset of the first NUL of a span, or `end`."""
     at, limit = np.uint64(start), np.uint64(end)
     stride = np.uint64(_STRIDE)
     while at + stride <= limit:
@@ -237,8 +235,8 @@ def _find_nul(data: Bytes, start: Int, end: Int) -> Int:
 def _read_body(data: Bytes, start: Int, settings: Numbers, frame: Numbers, state: Numbers) -> Int:
     """Find the end of the body and of the frame.
 
-    Only a SEND of an open connection has a body; whatever else announces or begins one is judged without waiting for
-    the rest, so that no client can make us keep it.
+    Only a SEND of an open connection has a body. Any other frame with a body is refused without waiting for the rest,
+    so that no client can make the broker keep it.
     """
     size = np.int64(len(data))
     sends = frame[c.F_COMMAND] == c.SEND
@@ -315,9 +313,10 @@ def _put_topic(data: Bytes, frame: Numbers, mode: Int, out: Bytes, at: Int) -> t
 def _place_topic(
     data: Bytes, frame: Numbers, mode: Int, state: Numbers, out: Bytes, spans: Spans, at: Int
 ) -> tuple[Int, Int, Int, Int]:
-    """(fault, start of the topic, its end, offset after what was written).
+    """Write the topic of a row, or share it: (fault, start of the topic, its end, offset after what was written).
 
-    Publishers stay with a topic: a row whose destination is the last row's shares that row's topic, which is checked.
+    Publishers often repeat a topic: a row with the same destination as the row before shares its topic, which is
+    checked.
     """
     start, end = frame[c.FOUND], frame[c.FOUND + 1]
     last, last_end = state[c.LAST], state[c.LAST_END]
@@ -333,7 +332,7 @@ def _place_topic(
 def _put_value(
     data: Bytes, frame: Numbers, own: Int, out: Bytes, at: Int, extras: Columns, row: Int, column: Int
 ) -> Int:
-    """Write the value of an own header as the client wrote it, and its span; the offset after it."""
+    """Write the value of an own header as the client wrote it, and set its span; return the offset after it."""
     start, end = frame[c.FOUND + 2 * own], frame[c.FOUND + 2 * own + 1]
     if start < 0:
         extras[row, column], extras[row, column + 1] = -1, -1
@@ -345,11 +344,11 @@ def _put_value(
 
 @inlined
 def _put_envelope(data: Bytes, frame: Numbers, envelopes: Envelopes, row: Int) -> None:
-    """The envelope's defaults, with the priority and the expiry that the sender asked for where they are valid."""
+    """Set the envelope to its defaults, with the priority and the expiry of the sender if they are valid."""
     for column in range(envelopes.shape[1]):
         envelopes[row, column] = 0
     envelopes[row, HOP_LIMIT] = DEFAULT_HOP_LIMIT
-    # The destination was read by now: it has one of the two prefixes.
+    # The destination is checked: it has one of the two prefixes.
     if data[frame[c.FOUND] + _KIND_AT] == _QUEUE_KIND:
         envelopes[row, FLAGS] = QUEUED
     start, end = frame[c.FOUND + 2 * c.OWN_PRIORITY], frame[c.FOUND + 2 * c.OWN_PRIORITY + 1]
@@ -372,9 +371,9 @@ def _put_row(
 ) -> Int:
     """Make a row of a SEND whose lines are already in `out`; a fault changes nothing below `state[FILLED]`.
 
-    In `out` a row is its header lines, its topic, unless the topic of the row before is the same and is shared, its
-    body, and the values of `receipt` and `message-id`, end to end. Rows below `state[ROWS]` and bytes below
-    `state[FILLED]` are final; a row counts only when both are moved on.
+    In `out` a row has, in this order: its header lines, its topic (unless it shares that of the row before), its body,
+    and the values of `receipt` and `message-id`. Rows below `state[ROWS]` and bytes below `state[FILLED]` are final; a
+    row counts only after both are advanced.
     """
     row, start, lines_end = state[c.ROWS], state[c.FILLED], frame[c.F_PUT]
     if rare(lines_end - start > MAX_HEADER_BYTES):
@@ -403,7 +402,7 @@ def _put_row(
 
 @inlined
 def _is_row(frame: Numbers, settings: Numbers) -> Truth:
-    """Whether a frame is a message to send now, rather than something to act on."""
+    """Whether a frame becomes a row, and not a control frame."""
     if frame[c.F_COMMAND] != c.SEND or settings[c.TAKES_SENDS] == 0:
         return False
     return frame[c.FOUND + 2 * c.OWN_TRANSACTION] < 0 or settings[c.TAKES_TRANSACTIONS] != 0
@@ -438,9 +437,9 @@ def scan(
 ) -> Int:
     """Read frames until the data ends, a control frame changes what comes next, or a fault is found.
 
-    `state` carries everything from call to call: where to go on in `data`, how much of `out` and of the columns is
-    filled, and what was found. `frame` describes the current frame only. An unfinished frame is read again from its
-    start when more has come; `state[NEEDED]` and `state[AWAITED]` say when that can get further.
+    `state` has everything that lasts from call to call: where to continue in `data`, how much of `out` and of the
+    columns is filled, and what was found. `frame` describes only the current frame. An unfinished frame is read again
+    from its start when more has arrived; `state[NEEDED]` and `state[AWAITED]` say when that can get further.
     """
     size = np.int64(len(data))
     at = state[c.AT]
@@ -457,7 +456,7 @@ def scan(
         fault, reached = _read_frame(data, at, settings, frame, state, out)
         if fault == faults.FINE:
             is_row = _is_row(frame, settings)
-            # A SEND in a transaction is checked like any other, so that nothing can go wrong when it is committed.
+            # A SEND in a transaction is checked like any other, so that its commit cannot fail.
             if frame[c.F_COMMAND] == c.SEND and settings[c.TAKES_SENDS] != 0:
                 rows, filled, receipts, named = state[c.ROWS], state[c.FILLED], state[c.RECEIPTS], state[c.NAMED]
                 fault = _put_row(data, frame, settings[c.MODE], state, out, spans, envelopes, extras)

@@ -1,14 +1,14 @@
 """Which frames a client may send when.
 
-Rule 1: the first frame is CONNECT or STOMP, and it comes once.
-Rule 2: after DISCONNECT nothing comes any more, but the server still sends what it owes.
+Rule 1: the first frame is CONNECT or STOMP, which must not occur again.
+Rule 2: after DISCONNECT the client sends nothing more; the server still sends receipts.
 Rule 3: any fault closes the connection: the server sends one ERROR and reads no further.
 
     START ──CONNECT, STOMP──► CONNECTED ──DISCONNECT──► FINISHED
       └───────────────────────────┴──────── a fault ────────┴──► CLOSED
 
-All other frames leave CONNECTED as it is. What is not in the table is a fault. Whether a transaction or a
-subscription that a frame names exists is not known here: the broker's session keeps those.
+All other frames leave CONNECTED as it is. What is not in the table is a fault. Whether a transaction or
+a subscription exists is not checked here: the session knows them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["TRANSITIONS", "State", "next_state", "refusal"]
 
 
 class State(Enum):
-    """Where a connection is."""
+    """The state of a connection."""
 
     START = "start"
     CONNECTED = "connected"
@@ -52,10 +52,10 @@ _REFUSALS = {
 
 
 def next_state(state: State, command: int) -> State | None:
-    """Where a frame leads, or None when it is not allowed."""
+    """Return the state after a frame, or None if the frame is not allowed."""
     return TRANSITIONS.get((state, command))
 
 
 def refusal(state: State, command: int) -> str:
-    """Why a frame is not allowed."""
+    """Return why a frame is not allowed."""
     return f"{c.COMMANDS[command].decode()} is not allowed here: {_REFUSALS[state]}"

@@ -1,4 +1,4 @@
-"""The three versions of STOMP, and which one a client and this side speak."""
+"""The three versions of STOMP, and how client and server agree on one."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Version(IntEnum):
 
 
 SUPPORTED = ",".join(str(version) for version in Version)
-"""What the `version` header of an ERROR lists when there is no common version."""
+"""The `version` header of an ERROR if there is no common version."""
 
 _BY_TEXT = {str(version): version for version in Version}
 
 
 def negotiate(accepted: str | None) -> Version | None:
-    """The highest version of an `accept-version` header that is known here, or None.
+    """Return the highest version of an `accept-version` header that is known here, or None.
 
-    A client that sends no such header speaks 1.0, which had none.
+    Without the header the client speaks 1.0, which does not have it.
     """
     if accepted is None:
         return Version.V1_0
