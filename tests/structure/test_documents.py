@@ -54,7 +54,9 @@ def test_readme_examples_print_what_the_readme_says() -> None:
     assert len(pairs) == sum(block.language == "python" for block in found) >= 1
     for example, shown in pairs:
         run = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, check=False, cwd=ROOT)
-        assert (run.returncode, run.stdout, run.stderr) == (0, shown, "")
+        # The first process after a change of a kernel says that it compiles.
+        complaints = [line for line in run.stderr.splitlines() if "compiling kernels" not in line]
+        assert (run.returncode, run.stdout, complaints) == (0, shown, [])
 
 
 def test_every_decision_record_is_in_the_index() -> None:

@@ -73,8 +73,8 @@ def export_archive(
         store: the folder of the store, `store` in the data directory of a broker.
         to: the directory of the dataset, which must not be there yet.
         topic: only messages whose topics fit this pattern.
-        since: only messages whose ids bear this time (ms) or a later one.
-        until: only messages whose ids bear an earlier time.
+        since: only messages whose ids have this time (ms) or a later one.
+        until: only messages whose ids have an earlier time.
 
     Raises:
         ArchiveError: there is no store, it retains nothing, or the directory exists already.

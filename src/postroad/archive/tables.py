@@ -39,7 +39,7 @@ ARCHIVE_SCHEMA = pa.schema(
 
 _ID_TEXT = 35
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
-# Where the 32 digits of an id stand in its text; a dash stands in the other places.
+# Where the 32 digits of an id are in its text; the other places have dashes.
 _DIGIT_PLACES = np.array([place for place in range(_ID_TEXT) if place not in (8, 17, 30)])
 
 
@@ -89,7 +89,7 @@ def _gathered(batch: Batch, column: int) -> tuple[NDArray[np.uint8], NDArray[np.
 
 
 def _texts(kind: pa.DataType, data: NDArray[np.uint8], lengths: NDArray[np.integer]) -> pa.Array:
-    """An array over bytes that stand end to end. A batch has fewer than 2**31 bytes, so the offsets fit."""
+    """An array over bytes that are consecutive. A batch has fewer than 2**31 bytes, so the offsets fit."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.Array.from_buffers(

@@ -36,7 +36,7 @@ class BatchSamples(NamedTuple):
         copies: how many messages went out, to subscribers and neighbours.
         destinations: to how many sockets they went.
         bytes: the bytes of what came in.
-        seconds: from the batch's arrival in the core until its bytes were handed to the sockets.
+        seconds: from the batch's arrival in the core until its bytes were written to the sockets.
     """
 
     messages: Floats
@@ -79,7 +79,7 @@ def _regressor(term: str, samples: BatchSamples) -> Floats:
     if term == "byte":
         return samples.bytes
     if term == "sent_byte":
-        # Separate from incoming bytes: outgoing ones are written anew for each copy, and pass the kernel twice.
+        # Separate from incoming bytes: outgoing ones are written again for each copy, and pass the kernel twice.
         return np.asarray(samples.bytes * samples.copies / np.maximum(samples.messages, 1))
     if term == "rendered_byte":
         # How many messages go anywhere is not recorded: at most one for each copy.

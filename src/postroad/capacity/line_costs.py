@@ -42,7 +42,7 @@ _TRIES = 120
 
 
 def fit_line(loads: Sequence[TimedLoad], brokers: int) -> LoopCosts:
-    """The costs of each of so many brokers in a line on one processor.
+    """The costs of each of this many brokers in a line on one processor.
 
     Raises:
         CapacityError: too few messages.
@@ -77,7 +77,7 @@ def _begin(load: TimedLoad) -> TimedLoad:
 
 
 def _pauses(costs: LoopCosts, load: TimedLoad, brokers: int) -> PauseSeries:
-    """Pauses are where messages took longer than at these costs; the first one that met a pause tells how long it was.
+    """A message that took longer than at these costs met a pause; the first one of a pause shows its length.
 
     Those after it meet what is left of the same pause, and what piled up in it.
     """

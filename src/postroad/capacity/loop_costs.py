@@ -1,7 +1,7 @@
 """What reads cost a broker's loop, and how long messages take there, from the times at which messages went in and out.
 
 A loop reads whatever one socket holds as one batch, one socket after the other, and sleeps when none has anything. So
-its behaviour shows in two times of each message, when it was handed to the broker and when it came out:
+its behaviour shows in two times of each message, when the broker got it and when it came out:
 
 - Messages that come out at the same time were one batch.
 - The loop could begin with a batch when its first message was there and the batch before was out. From then until the
@@ -41,7 +41,7 @@ PAUSE_PART = 0.15
 _STEPS = 6
 # With fewer there are not as many as costs.
 FEWEST_BATCHES = 4
-# Where fewer batches than this share would be without a pause, pauses are not the exception: none is told apart.
+# Where fewer batches than this share would be without a pause, pauses are not the exception, and none is detected.
 _LEAST_SMOOTH = 0.5
 # So many batches of the very same length, and none longer, are not so by chance.
 _SEEN_FULL = 5
@@ -53,7 +53,7 @@ class TimedLoad(NamedTuple):
     """Messages of a load, in the order in which they were sent.
 
     Attributes:
-        sent: when each was handed to the broker.
+        sent: when the broker got each.
         out: when it came out.
         counted: whether it counts: others met a disturbance that is not the broker's.
         sources: the socket that each came from; None for one socket.
@@ -70,7 +70,7 @@ class ServedBatches(NamedTuple):
 
     Attributes:
         messages: how many were in it.
-        reads: sockets that they came from. Whoever looks at what comes out may see several batches at once.
+        reads: sockets that they came from. An observer of the output may see several batches at once.
         seconds: that it took.
         rested: whether the loop had nothing to do before.
         ends: when it was out, in order; times that do not count are cut out.
@@ -90,7 +90,7 @@ class LoopCosts(NamedTuple):
         first: for a read with one message, when it is at work already.
         further: for each further message of the same read.
         wake: more than that for the first read after a rest; negative where a loop that has rested is quicker, because
-            what it does behind a batch is done.
+            what it does after a batch is done.
         factors: what batches took over what these costs say, of batches without a pause.
         pauses: that were seen, a series for each load.
         most: messages that one batch can have. A broker whose selectors are costly leaves the rest of a long read for
@@ -141,7 +141,7 @@ def _reads(place: NDArray[np.int64], sources: NDArray[np.int64]) -> Floats:
 def fit_loop(loads: Sequence[TimedLoad]) -> LoopCosts:
     """The costs of a loop that served these loads: least squares, batches weighed by their work, pauses apart.
 
-    What a further message costs is 0 where no batch has any.
+    What a further message costs is 0 if no batch has any.
 
     Raises:
         CapacityError: too few batches.

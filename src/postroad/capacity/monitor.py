@@ -180,7 +180,7 @@ class CapacityMonitor:
         self._looked_at = math.nan
 
     def timed(self, messages: int, seconds: float, source: int) -> None:
-        """Record a read that was timed; `source` is any number that stands for its socket."""
+        """Record a read that was timed; `source` is any number that identifies its socket."""
         if messages <= 0 or seconds <= 0:
             return
         place = self._timed % READS_KEPT

@@ -1,7 +1,7 @@
 """The figures of Menth and Henjes, recomputed: the curves of their printed formulas after correction.
 
 Each figure is data, a few named curves over one axis; `report.figures_report` draws them. The paper prints no tables of
-its figures, so tests can only check what its text says of them: end points, order and crossings.
+its figures, so tests can only check what its text says about them: end points, order and crossings.
 """
 
 from __future__ import annotations

@@ -83,5 +83,5 @@ def _stretches(
             for place in range(first, last):
                 yield float(one.begins[place]) + shift, float(one.lengths[place])
         at += length
-        # A stretch without pauses says so: whoever plays the queue must not wait for one that never comes.
+        # A stretch without pauses says so: a simulation must not wait for one that never comes.
         yield at, 0.0

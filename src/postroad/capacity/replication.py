@@ -107,7 +107,7 @@ class Binomial(NamedTuple):
 
     @classmethod
     def of_mean(cls, filters: int, mean: float) -> Binomial:
-        """Return so many filters, of which `mean` match on average.
+        """Return this many filters, of which `mean` match on average.
 
         Raises:
             CapacityError: more would match than there are.

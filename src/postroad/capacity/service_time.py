@@ -33,7 +33,7 @@ class ServiceTime(NamedTuple):
     send: float
 
     def mean(self, subscriptions: float, copies: float) -> float:
-        """E[B], the mean seconds for a message with so many subscriptions resident and so many copies."""
+        """E[B], the mean seconds for a message with this many subscriptions resident and this many copies."""
         return self.receive + subscriptions * self.match + copies * self.send
 
     def moments(self, subscriptions: float, grade: Grade) -> Moments:

@@ -71,7 +71,7 @@ def run(
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete an earlier run.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run an experiment, or go on with a run that was broken off; then say what was found."""
+    """Run an experiment, or continue with a run that was broken off; then say what was found."""
     from postroad.lab.experiments import experiment_named
     from postroad.lab.runs import read_results, run_experiment
 

@@ -1,6 +1,6 @@
 """Where a message went, as a tree on a terminal: drawn from the document that `--json` prints.
 
-Colours are codes of the terminal, which `typer.echo` leaves out where there is none. Text of clients cannot contain
+Colours are codes of the terminal, which `typer.echo` leaves out if there is none. Text of clients cannot contain
 any: it is made printable first.
 """
 

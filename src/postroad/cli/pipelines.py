@@ -282,7 +282,7 @@ def publish(
     ] = None,
     namespace: Annotated[str, typer.Option(help="Of the tables.")] = "postroad",
 ) -> None:
-    """Journeys, passages and the reports in OUT as Apache Iceberg tables. Again, or after a kill, it goes on."""
+    """Journeys, passages and the reports in OUT as Apache Iceberg tables. Again, or after a kill, it continues."""
     from postroad.pipeline.jobs.publish import PublishOptions, run
     from postroad.trail.locations import location
 

@@ -37,7 +37,7 @@ class StoredItems:
         self._endpoint = admin_endpoint(address, token_file, authority)
 
     def ask(self, *name: str, method: str = "GET", query: str = "") -> dict[str, Any]:
-        """Return what the endpoint says of the item with this name; without a name, of all items."""
+        """Return what the endpoint says about the item with this name; without a name, of all items."""
         path = "".join(f"/{quote(part, safe='')}" for part in (self._kind, *name))
         base, token, authority = self._endpoint
         return admin_request(base, path + query, token, method, authority)

@@ -44,7 +44,7 @@ class UnwrittenMessage(NamedTuple):
     runs: bool
 
     def asked_of_brokers(self, explore: str, request: Callable[[str, str], dict[str, Any]]) -> dict[str, Any] | None:
-        """Return what a running broker says of it; None, with a line on stderr, if none knows it or can be asked.
+        """Return what a running broker says about it; None, with a line on stderr, if none knows it or can be asked.
 
         Args:
             explore: whom brokers ask next.
@@ -83,7 +83,7 @@ class UnwrittenMessage(NamedTuple):
 
 
 def unwritten(root: object, message: MessageId) -> UnwrittenMessage | None:
-    """Return what is known of a message that may not be written yet; None for an older one.
+    """Return what is known about a message that may not be written yet; None for an older one.
 
     Args:
         root: the trail, a directory or a place in a store.

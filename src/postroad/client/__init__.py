@@ -40,7 +40,7 @@ __all__ = [
     "http_request",
 ]
 
-# Imported when they are first asked for: commands that only ask an admin endpoint start in half the time.
+# Imported when they are first used: commands that only ask an admin endpoint start in half the time.
 _LATER = {
     "AckMode": "subscription",
     "Client": "client",

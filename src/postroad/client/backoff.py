@@ -21,7 +21,7 @@ class Reconnect:
     Attributes:
         first: seconds before the first attempt, at most.
         longest: seconds between two attempts, at most.
-        attempts: how often to try in a row before giving up; None to go on for ever.
+        attempts: how often to try in a row before giving up; None to continue for ever.
     """
 
     first: float = 0.1

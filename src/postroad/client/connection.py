@@ -93,7 +93,7 @@ class ClientConnection:
         ended: set when it has.
         clock: how the server's clock compares with ours.
         server: what the server calls itself.
-        grant: what the server granted to a client that gives its own ids; None when it does not know of this.
+        grant: what the server granted to a client that gives its own ids; None when it does not know about this.
         publisher: gives the ids of what is published over this connection; None when the server does.
     """
 

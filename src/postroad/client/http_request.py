@@ -43,10 +43,9 @@ async def http_request(
     """Ask for a page; the caller says how long it may take, with `asyncio.timeout`.
 
     Args:
-        url: `http://host:port/path`, or `https://…`.
-        most_bytes: that the body of the reply may have.
-        method: of the request.
-        headers: beside those that every request has; or what makes them, given host and port of the other end as the
+        url: `http://host:port/path`, or `https://…`. most_bytes: that the body of the reply may have. method: of the
+        request. headers: besides those that every request has; or a function that returns them for host and port of the
+        other end as the
             connection has them.
         tls: how to check the certificate of an `https` address; by default as the system does.
         body: of the request.

@@ -56,7 +56,7 @@ class Intake:
             self._full.add(mailbox)
             self._decide()
         elif mailbox in self._full and mailbox.waiting <= mailbox.limit // 2:
-            # Half empty before reading goes on: stopping and starting for each message would cost more than it moves.
+            # Half empty before reading continues: stopping and starting for each message would cost more than it moves.
             self._full.discard(mailbox)
             self._decide()
 

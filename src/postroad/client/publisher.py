@@ -99,7 +99,7 @@ class Publisher:
         return given
 
     def heard(self, headers: Mapping[str, str]) -> None:
-        """A RECEIPT came: perhaps it confirms messages, perhaps it tells the time."""
+        """Handle a RECEIPT, which confirms messages or has the broker's time."""
         text = headers.get(MESSAGE_ID_HEADER)
         if text is None:
             return

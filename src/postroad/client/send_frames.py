@@ -96,7 +96,7 @@ _SEND = b"SEND\n"
 
 
 def with_headers(frame: bytes, **headers: str | None) -> bytes:
-    """A SEND frame with headers of the protocol put before its own; underscores stand for dashes, None is left out.
+    """A SEND frame with headers of the protocol put before its own; underscores become dashes, None is left out.
 
     They are known to need no escapes: numbers and ids.
     """

@@ -30,7 +30,7 @@ log = logging.getLogger("postroad.client")
 
 @dataclass(eq=False, slots=True)
 class _Entry:
-    """A subscription: where its messages go, how it is asked for, and on which connection it was asked for last."""
+    """A subscription: where its messages go, its SUBSCRIBE frame, and the connection on which that was sent last."""
 
     mailbox: Mailbox
     headers: list[tuple[str, str]]
@@ -106,7 +106,7 @@ class Wire:
         if self._line is None:
             raise ClientError("the client is not connected; use it inside `async with`")
         if self._line.ended.is_set() and self._failure is None:
-            # The keeper has not had its turn yet; it will say how this goes on.
+            # The task that keeps the connection has not run yet; it decides what happens next.
             self._up.clear()
         await self._up.wait()
         if self._failure is not None:

@@ -160,7 +160,7 @@ def read_config(path: Path) -> BrokerConfig:
 
 
 def _nul_in(settings: object, place: str = "$") -> str:
-    """Where a text has a NUL character; empty where none has. The system calls it an error of another kind."""
+    """Where a text has a NUL character; empty if none has. The system calls it an error of another kind."""
     if isinstance(settings, str):
         return place if "\0" in settings else ""
     inner: Iterable[tuple[str, object]] = ()

@@ -80,7 +80,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         tls: certificates; links then speak TLS and nothing else. Needed unless all brokers are on this machine.
         key: a PEM file with this broker's private key (Ed25519). Needed unless all brokers are on this machine.
         members: all brokers of the network with their public keys; no other broker belongs to it.
-        insecure_links_without_tls: do without `tls` to other machines: whoever is on the way between them can read and
+        insecure_links_without_tls: do without `tls` to other machines: somebody on the network path can read and
             change everything.
         insecure_records_without_keys: do without `key` to other machines: every broker is believed whatever it says of
             any other.

@@ -20,7 +20,7 @@ RecorderName = Literal["none", "log", "exact", "bloom", "sealed"]
 # A filter begins at one word, which also is as many bits as it may have positions for a key.
 _LEAST_BITS = 64
 _DEFAULT = HistorySettings()
-# At most one part of so many of `persist_seconds` goes by while a history waits for others.
+# At most one part in this many of `persist_seconds` goes by while a history waits for others.
 _LINGER_SHARE = 4
 # About a hundred times what a busy broker writes, and less than a tenth of a gigabit line.
 DEFAULT_SHIP_RATE = 8 << 20
@@ -54,10 +54,11 @@ class TrackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         ship_bytes_per_second: the bandwidth that this may take, with what is read back to compare; 0 for no bound.
         keep_local_days: delete local copies of shipped records older than this; 0 keeps all.
         skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's clock. Beyond it the
-            message is accepted, the id is recorded by itself, and the client is told the time.
+            message is accepted, the id is recorded by itself, and the client gets the time.
         jitter_ms: how much later than at its entry a message may pass a broker, or be delivered, and still be in time.
             Beyond it the id is recorded by itself.
-        broker_skew_ms: how far the clocks of brokers may differ: what the record says of an id is looked up this much
+        broker_skew_ms: how far the clocks of brokers may differ: what the record says about an id is looked up this
+        much
             around its time.
         alias_attribute: the attribute, or header, that holds the name a message has in another system, such as
             "correlation-id"; none without.

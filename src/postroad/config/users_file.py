@@ -66,7 +66,7 @@ def changed_users(path: Path, *, may_begin: bool = False) -> Iterator[dict[str, 
 
     Args:
         path: the file.
-        may_begin: begin with no users where there is no file.
+        may_begin: begin with no users if there is no file.
     """
     try:
         lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

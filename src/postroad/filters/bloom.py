@@ -198,5 +198,5 @@ class BloomFilter:
         try:
             return cls(m, k, np.frombuffer(data, "<u8").astype(np.uint64, copy=False))
         except (ValueError, LimitError) as error:
-            # Whoever reads what was stored takes all of it as damage.
+            # A reader of the stored bytes treats all of these as damage.
             raise FilterError(str(error)) from None

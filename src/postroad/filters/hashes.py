@@ -175,7 +175,7 @@ def _derived_keys(hashes: NDArray[np.uint64], mixed: np.uint64, keys: NDArray[np
 
 
 def hash_ids(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash message ids, as they stand in `Batch.ids`: the hash of the sixteen big-endian bytes of each."""
+    """Hash message ids, as they are in `Batch.ids`: the hash of the sixteen big-endian bytes of each."""
     hashes = np.empty(len(ids), np.uint64)
     _hash_ids(np.ascontiguousarray(ids), hashes)
     return hashes

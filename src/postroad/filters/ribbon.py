@@ -200,7 +200,7 @@ def _read_parts(data: bytes) -> Parts:
 
 
 def _header_fields(parts: int) -> int:
-    """The number of parts, and what is known of each; words after it begin at a multiple of 8 bytes."""
+    """The number of parts, and what is known about each; words after it begin at a multiple of 8 bytes."""
     fields = 1 + PART_FIELDS * parts
     return fields + fields % 2
 
@@ -210,7 +210,7 @@ def _parts(keys: int) -> int:
 
 
 def _blocks(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The blocks of parts with so many keys each."""
+    """The blocks of parts with this many keys each."""
     spare = np.maximum(_LEAST_SPARE, _SPARE_AT_ONE + _SPARE_PER_DOUBLING * np.log2(np.maximum(2, keys)))
     # The last start is 63 rows before the end: these rows carry less than their share.
     blocks: NDArray[np.int64] = np.maximum(1, np.ceil((keys * (1 + spare) + WIDTH / 4) / WIDTH)).astype(np.int64)
@@ -218,7 +218,7 @@ def _blocks(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def ribbon_bits(keys: int, rate: float) -> float:
-    """The size that a ribbon filter of so many keys will mostly have."""
+    """The size that a ribbon filter of this many keys will mostly have."""
     columns, parts = math.floor(limit_bits(rate)), _parts(keys)
     blocks = parts * int(_blocks(np.array([keys / parts]))[0])
     header = 8 * _HEADER.itemsize * _header_fields(parts)

@@ -34,7 +34,7 @@ __all__ = ["BLOCKS", "PART_FIELDS", "SEED", "SHORT", "WIDTH", "dealt_keys", "equ
 
 WIDTH = 64  # coefficients per equation, and rows per block: one word
 
-# What is known of a part: its blocks, how many of them have no column more, and the seed that made it solvable.
+# What is known about a part: its blocks, how many of them have no column more, and the seed that made it solvable.
 BLOCKS, SHORT, SEED = range(3)
 PART_FIELDS = 3
 
@@ -42,7 +42,7 @@ PART_FIELDS = 3
 _NO_ROOM, _NO_SEED = -1, -2
 
 _ATTEMPTS_PER_SIZE = 2  # seeds that are tried before rows are added
-_GROWTH = 200  # one part of so many, or a block at least
+_GROWTH = 200  # one part in this many, or a block at least
 _MAX_ATTEMPTS = 300
 
 _K1 = np.uint64(0x9E3779B97F4A7C15)
@@ -137,7 +137,7 @@ def _fits(rows: Words, prints: Prints, at: Int, low: Int, own: Int) -> Truth:
 
 @device
 def _eliminate(words: Keys, count: Int, starts: Int, mask: Int, rows: Words, prints: Prints) -> Truth:
-    """Add the equations of so many words to rows that are zero; False if they contradict each other.
+    """Add the equations of this many words to rows that are zero; False if they contradict each other.
 
     Two equations take turns. Each step of one waits for a row from the cache, and is foreseen by no processor where it
     is the last: with another one in between, three quarters of the time are left. A third gains nothing.
@@ -171,7 +171,7 @@ def _eliminate(words: Keys, count: Int, starts: Int, mask: Int, rows: Words, pri
 @inlined
 def _solved_bit(own: Int, picks: Int, print_: Int, bit: Int) -> Int:
     """`own` with the bit of one row: the parity of what its equation picks, and of its fingerprint."""
-    # What stands there is of the row WIDTH further up.
+    # What is there belongs to the row WIDTH further up.
     own &= ~(_ONE << bit)
     return own | ((count_bits(picks & own) ^ print_) & _ONE) << bit
 
@@ -319,7 +319,7 @@ def _solve_parts(
 def solved_parts(
     keys: Keys, ends: Ints, blocks: NDArray[np.int64], columns: int, share: float
 ) -> tuple[Words, NDArray[np.uint32]] | int:
-    """The solution, and what is known of each part; or why there is none.
+    """The solution, and what is known about each part; or why there is none.
 
     Args:
         keys: part by part.

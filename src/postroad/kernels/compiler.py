@@ -5,7 +5,7 @@ functions that it calls. Pieces of kernels need no machine code: what counts is 
 So the libraries here are only optimised, and the one of a kernel is written out as an object file at the end.
 
 The function that Python calls is numba's too. numba finds out in its dispatcher which signature fits, and its wrapper
-trusts that: it looks at the size of an array's items and nothing else. Here nothing stands before the wrapper, so it
+trusts that: it looks at the size of an array's items and nothing else. Here nothing comes before the wrapper, so it
 checks arrays itself: number of dimensions, kind and size of items, byte order, contiguity, alignment and whether it can
 be written. A wrong array is a TypeError, and no kernel runs.
 """
@@ -181,7 +181,7 @@ _typeof: Any = typeof_impl
 def _type_of_device(value: Device, context: Any) -> Any:
     function = value.function
     if isinstance(function, extending._Intrinsic):
-        # Called as it is: through a function of its own, its result would not be what a branch goes by.
+        # Called as it is: through another function, a branch could not use its result directly.
         typing: Any = registry.cpu_target.typing_context
         typing.refresh()
         return typing._lookup_global(function)

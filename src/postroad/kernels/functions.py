@@ -1,7 +1,7 @@
 """Kernels and their pieces as Python holds them: loaded when they are first called.
 
 A kernel is a `functools.partial` without arguments: calling it costs next to nothing, and what it calls can be
-exchanged. At first that is a function that loads its machine code, or has it compiled where there is none; then it is
+exchanged. At first that is a function that loads its machine code, or has it compiled if there is none; then it is
 the machine code itself. Nothing of LLVM is loaded before.
 """
 
@@ -49,7 +49,7 @@ class Device:
         return self._body
 
     def __call__(self, *arguments: Any) -> Any:
-        """What it answers."""
+        """What it returns."""
         from postroad.kernels import compiler
 
         return compiler.callable_device(self)(*arguments)
@@ -98,7 +98,7 @@ class Kernel(partial):  # type: ignore[type-arg]
         return _of_module, (self.function.__module__, self.function.__qualname__)
 
     def _call(self, target: Callable[..., Any]) -> None:
-        # How `partial` is told what to call when it is unpickled: the one way to exchange it.
+        # How unpickling sets what a `partial` calls: the only way to exchange it.
         self.__setstate__((target, (), {}, None))  # type: ignore[attr-defined]
 
     def _first_call(self, *arguments: Any) -> Any:
@@ -143,7 +143,7 @@ class Kernel(partial):  # type: ignore[type-arg]
         return self._is_loaded
 
     def load(self) -> None:
-        """Load its machine code, or compile it where there is none."""
+        """Load its machine code, or compile it if there is none."""
         with _loading:
             if self._is_loaded:
                 return

@@ -46,7 +46,7 @@ def _package_root() -> Traversable:
 
 @cache
 def _entries(parts: tuple[str, ...]) -> frozenset[str]:
-    """The names in a folder of this package; none where there is no such folder."""
+    """The names in a folder of this package; none if there is no such folder."""
     place = _package_root()
     for part in parts:
         place = place / part

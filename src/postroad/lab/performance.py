@@ -59,7 +59,7 @@ class Performance:
 
 
 class Offer:
-    """Messages that go to one broker together, and what is known of them."""
+    """Messages that go to one broker together, and what is known about them."""
 
     __slots__ = ("at", "batch", "broker", "clients", "due", "wanted", "wanted_brokers")
 

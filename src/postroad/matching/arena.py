@@ -1,13 +1,13 @@
 """Two arenas in flat arrays: words (int32) and text (uint8).
 
-Blocks come in powers of two. A freed block goes to the free list of its size and is handed out again, so adding and
+Blocks come in powers of two. A freed block goes to the free list of its size and is used again, so adding and
 removing subscriptions for ever does not grow the arrays. An allocation that does not fit returns -1 and changes
 nothing: the caller grows the array and asks again, and growing refuses at the ceiling.
 
 Counters and offsets are 64-bit integers here. Rows keep them in 32 bits, so a block must end at `MOST_OFFSET` at the
 latest, however large the array is: the allocators check that themselves, beside `ceilings.py`. Sizes are those of
 arrays that Python holds, at least 1 and far below 2**31, so `size_class` ends; a head of a free list is -1 or the
-start of a block that was handed out before, so it lies in the array.
+start of a block that was in use before, so it lies in the array.
 """
 
 from __future__ import annotations

@@ -408,7 +408,7 @@ def scan(
     stamp = counters[ROW_STAMP]
     status = DONE
     derived = asks_for_derived(store)
-    # Where nothing but the topic is asked about, rows with the same one have the same answer.
+    # If constraints are only about the topic, rows with the same topic have the same result.
     named = counters[NAMES_LIVE] > 0
     topical = not named and not derived
     row = progress[ROW]

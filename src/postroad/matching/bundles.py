@@ -74,7 +74,7 @@ class Chunks(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What is known of the row that is matched now.
+    """What is known about the row that is matched now.
 
     Attributes:
         values: int64[n, 8]; the value of each attribute, stamped with the row it belongs to.

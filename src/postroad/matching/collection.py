@@ -129,7 +129,7 @@ def collect_attribute(
     if it is text, by its prefixes, suffixes and grams of the lengths in the attribute's masks. -1 changes nothing that
     counts: the caller grows `pending` and collects the row again.
     """
-    # Grams are as many as the text is long: `collect_grams` looks for room itself.
+    # A text has as many grams as bytes, so `collect_grams` checks for room itself.
     if count + _MOST_OF_ATTRIBUTE > reading.pending.size:
         return np.int64(-1)
     row = np.uint64(attribute)

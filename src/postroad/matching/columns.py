@@ -1,6 +1,6 @@
 """The columns of the index's flat arrays, and the kinds of constraint they hold.
 
-Everything the index knows stands in a few integer and float arrays, so that kernels can read it without touching a
+Everything the index knows is in a few integer and float arrays, so that kernels can read it without touching a
 Python object. This module names the columns; `tables.py` owns the arrays.
 """
 
@@ -47,7 +47,7 @@ MULTIPLE = 1  # the subscription has several conjunctions: report its slot once
 ENTRY_SHIFT = 1
 
 # --- attributes: int32[n, 12] ----------------------------------------------------------------------------------------
-# How many resident constraints ask each kind of question of the attribute, and where single ones stand.
+# How many resident constraints ask each kind of question of the attribute, and where single ones are.
 TEXT_QUESTIONS, NUMBER_QUESTIONS, NUMBER_EQUALITIES = 0, 1, 2
 EXISTS_CONSTRAINT, TRUE_CONSTRAINT, FALSE_CONSTRAINT = 3, 4, 5
 DIRECTORY, DIRECTORY_COUNT, DIRECTORY_CAPACITY = 6, 7, 8  # the range chunks of the attribute, in `words`
@@ -70,7 +70,7 @@ IS_TEXT, IS_NUMBER, IS_TRUE, IS_FALSE = 1, 2, 4, 8
 IS_INTEGRAL = 16  # BITS holds the number as an integer; otherwise the bits of the float
 IS_FLOAT = 32  # the value's own type is float, which arithmetic must know
 IS_INEXACT = 64  # an integer that float64 cannot hold: comparisons go by BITS
-IN_SCRATCH = 128  # the text stands in the scratch buffer, not in the batch
+IN_SCRATCH = 128  # the text is in the scratch buffer, not in the batch
 IS_UNTYPED = 256
 
 # --- reserved attributes ---------------------------------------------------------------------------------------------

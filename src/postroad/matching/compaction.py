@@ -1,6 +1,6 @@
 """Compaction of the texts of an index.
 
-Blocks of text are powers of two, and a free one is handed out again for its own size only (`arena.py`). Clients that
+Blocks of text are powers of two, and a free one is used again for its own size only (`arena.py`). Clients that
 subscribe with texts of one size after the other would so fill the array with free blocks until it has reached its
 ceiling. When the array would have to grow and half of it or more is free, the texts move together into a new one
 instead, which costs what growing would.

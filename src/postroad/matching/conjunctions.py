@@ -4,7 +4,7 @@ A conjunction is *reached* through one of its constraints, the one that the fewe
 through (the access predicate of Fabret et al., SIGMOD 2001); the others are tested only for messages that reach it.
 
 Nothing here sees a message. Numbers of conjunctions stay below 2**27 (`ceilings.py`), so that an entry, which is such a
-number shifted by one bit, fits 32 bits and is never negative. `room_for` is asked before the first block is taken: the
+number shifted by one bit, fits 32 bits and is never negative. `room_for` is called before the first block is taken: the
 allocations after it cannot fail, and none of their results is the -1 of a full arena.
 """
 
@@ -67,7 +67,7 @@ FILTER, EITHER, HINT = 0, 1, 2
 
 # A range is reached by about a third of all messages that carry its attribute, and existence by all of them. A piece of
 # text costs each message that has the attribute a look-up for every resident length, a gram one for every window as
-# well. These costs stand beside the length of the bucket that an equality would share.
+# well. These costs are compared with the length of the bucket that an equality would share.
 _CHUNK_COST = 40
 _RANGE_COST = 16
 _TOPIC_COST = 1
@@ -173,7 +173,7 @@ def free_conjunction(store: Store, number: Int) -> None:
 
 @device
 def block_to_take(store: Store, reached: Int) -> Int:
-    """How many words the larger bucket or directory has that one more conjunction needs; 0 where there is room."""
+    """How many words the larger bucket or directory has that one more conjunction needs; 0 if there is room."""
     row = store.constraints[reached]
     if row[KIND] == RANGE:
         attribute = store.attributes[row[ATTRIBUTE]]

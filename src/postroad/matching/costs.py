@@ -41,7 +41,7 @@ __all__ = [
 ENTRY_COST = 50
 # One more constraint of it to test: its row seldom follows the one before, and may come from memory too.
 MEMBER_COST = 100
-# An entry while a match goes on, where entries of one bucket follow each other in memory.
+# An entry during a match, where entries of one bucket follow each other in memory.
 CANDIDATE_COST = 20
 # A byte of text in a search for a substring, and in a LIKE, where the plain search has given up.
 SUBSTRING_BYTE_COST = 7
@@ -77,5 +77,5 @@ def like_cost(pattern: bytes) -> int:
 
 @inlined
 def like_work(size: Int, length: Int) -> Int:
-    """What a LIKE of so many bytes can cost on a text of this length, taken to have a hole."""
+    """What a LIKE of this many bytes can cost on a text of this length, taken to have a hole."""
     return (LIKE_BYTE_COST + WORD_COST * ((size + 63) >> 6)) * length

@@ -217,7 +217,7 @@ class Interner:
         rebuild_names(tables.store, live)
 
     def _shape_number(self, shape: Shape) -> int | None:
-        """The number of a shape; None when there are as many as there may be."""
+        """The number of a shape; None when the limit is reached."""
         tables = self.tables
         number = self._shapes.get(shape)
         if number is not None:

@@ -37,13 +37,13 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 @inlined
 def list_block(left: Int) -> Int:
-    """Where the list stands that an entry refers to by a number below NOTHING."""
+    """Where the list is that an entry refers to by a number below NOTHING."""
     return -left - 2
 
 
 @device
 def members_key(secret: np.uint64, words: NDArray[np.int32], at: Int, count: Int) -> np.uint64:
-    """The key of the list whose members stand at words[at:]."""
+    """The key of the list whose members are at words[at:]."""
     key = np.uint64(count)
     for place in range(at, at + count):
         key = mix(secret, key + np.uint64(words[place] + 1))

@@ -176,7 +176,7 @@ def _float_bits(number: float) -> int:
 def _lower_range(interner: Interner, attribute: int, wanted: Range) -> Iterator[Member]:
     low, low_bits, low_flags, low_exact = _bound(wanted.low, wanted.low_open, -math.inf)
     high, high_bits, high_flags, high_exact = _bound(wanted.high, wanted.high_open, math.inf)
-    # The flags of a high bound stand one bit above those of a low one.
+    # The flags of a high bound are one bit above those of a low one.
     flags = low_flags | high_flags << 1
     if low_exact and high_exact:
         yield interner.range(columns.RANGE, attribute, flags, low, high, low_bits, high_bits), EITHER

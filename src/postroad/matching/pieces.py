@@ -1,6 +1,6 @@
 """Pieces of text that conjunctions are reached through: prefixes, suffixes and grams.
 
-Which lengths are resident stands in a mask per attribute. Before any look-up, a *sieve* is asked: a bitmap over
+Each attribute has a mask of the lengths that are resident. A *sieve* comes before any look-up: a bitmap over
 (kind, attribute, two bytes of the piece) that most texts fall through. Masks and sieve may hold bits of pieces that are
 gone until they are tidied; a bit too many costs a look-up, never an answer.
 
@@ -158,7 +158,7 @@ def collect_grams(
 
 @kernel(f"void({STORE}, int64)")
 def tidy_pieces(store: Store, used: int) -> None:
-    """Note anew which pieces are resident."""
+    """Note again which pieces are resident."""
     store.masks[:] = np.uint64(0)
     store.sieve[:] = np.uint64(0)
     for number in range(used):

@@ -97,7 +97,7 @@ def find_item(chunks: Chunks, chunk: Int, count: Int, low: float, high: float, c
 
 @device
 def summarise(chunks: Chunks, chunk: Int) -> None:
-    """Make a chunk's summary anew."""
+    """Make a chunk's summary again."""
     count = chunks.sizes[chunk]
     least, most = chunks.highs[chunk, 0], chunks.highs[chunk, 0]
     intricate = 0

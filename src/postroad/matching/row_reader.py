@@ -133,7 +133,7 @@ def put_number(
 ) -> None:
     """Note a number (`form` says whether its own type is float), and the resident equality that asks for it.
 
-    The text fields are left alone: untyped text is a number beside what it already is.
+    The text fields are left alone: untyped text is also a number, besides what it already is.
     """
     row = np.uint64(attribute)
     if form & IS_FLOAT:

@@ -42,7 +42,7 @@ MAX_PATTERN_BYTES = 4 * MAX_LIKE_LENGTH
 _PATTERN_WORDS = MAX_PATTERN_BYTES // 64
 _BYTES = 256
 
-# The hashes of a topic's levels stand in front. A search by bits needs one row of words for each value of a byte, one
+# The hashes of a topic's levels come first. A search by bits needs one row of words for each value of a byte, one
 # for its state and one for the holes; a search by borders one word for each byte of the part, which is less.
 ROOM_START = MAX_LEVELS
 ROOM_WORDS = ROOM_START + (_BYTES + 2) * _PATTERN_WORDS
@@ -214,7 +214,7 @@ def finish_like(
     """Whether source[here:end] fits a run of any length and then text[pattern:stop], by the linear searches.
 
     Each part is taken at its first place, since a later one would only leave less for the parts after it; the last
-    part stands at the end.
+    part is at the end.
     """
     last = stop
     while last > pattern and text[last - 1] != ANY_RUN:
@@ -255,7 +255,7 @@ def is_like(
 
     On a mismatch only the last ANY_RUN can take more: a longer run for an earlier one could be given to the last as
     well. `run` and `retry` are where its next part begins in the pattern and is tried in the text; no place before
-    `retry` fits that part, so the linear searches can go on from there.
+    `retry` fits that part, so the linear searches can continue from there.
     """
     pattern, stop = at, at + size
     run, retry = np.int64(-1), np.int64(0)

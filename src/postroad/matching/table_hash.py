@@ -60,7 +60,7 @@ def eight_bytes(buffer: NDArray[np.uint8], at: np.uint64) -> np.uint64:
 
 @inlined
 def few_bytes(buffer: NDArray[np.uint8], at: np.uint64, size: np.uint64) -> np.uint64:
-    """Up to seven bytes as one word. Where the buffer goes on far enough, eight are read and the rest cut off."""
+    """Up to seven bytes as one word. If the buffer is long enough, eight are read and the rest cut off."""
     if size == np.uint64(0):
         return np.uint64(0)
     if at + np.uint64(8) <= np.uint64(buffer.size):

@@ -81,7 +81,7 @@ def spread(secret: int) -> int:
 
 
 class Tables:
-    """Every array of an index; see `columns.py` for what stands in them.
+    """Every array of an index; see `columns.py` for what is in them.
 
     Args:
         ceilings: how large they may become.
@@ -124,7 +124,7 @@ class Tables:
         self._bundle()
 
     def _bundle(self) -> None:
-        """Bundle the arrays anew; every change of an array ends here."""
+        """Bundle the arrays again; every change of an array ends here."""
         self.store = Store(*(getattr(self, name) for name in Store._fields))
         self.chunks = Chunks(*(getattr(self, name) for name in Chunks._fields))
 
@@ -140,7 +140,7 @@ class Tables:
         """Room for more attributes.
 
         Raises:
-            LimitError: there are as many as there may be.
+            LimitError: the limit is reached.
         """
         first = len(self.attributes)
         rows = bounded("the number of names", rows, first + 1, self.ceilings.attributes, "attributes")
@@ -156,7 +156,7 @@ class Tables:
         """Room for more range chunks.
 
         Raises:
-            LimitError: there are as many as there may be.
+            LimitError: the limit is reached.
         """
         rows = bounded("the number of chunks of ranges", rows, len(self.sizes) + 1, self.ceilings.chunks, "chunks")
         self.lows = grown(self.lows, rows)
@@ -170,7 +170,7 @@ class Tables:
         """Room for one more constraint, conjunction, list and range chunk: kernels ask for words and text only.
 
         Raises:
-            LimitError: there are as many as there may be; nothing has changed.
+            LimitError: the limit is reached; nothing has changed.
         """
         counters = self.counters
         if counters[CONSTRAINT_FREE] < 0 and counters[CONSTRAINTS_USED] == len(self.constraints):
@@ -209,7 +209,7 @@ class Tables:
         """Room for more words.
 
         Raises:
-            LimitError: there are as many as there may be.
+            LimitError: the limit is reached.
         """
         used, ceiling = len(self.words), self.ceilings.words
         self.words = grown(self.words, bounded("the number of words", _more(used), used + 1, ceiling, "words"))
@@ -219,7 +219,7 @@ class Tables:
         """Room for more bytes of text: by moving texts together where half of the array is free, else by growing.
 
         Raises:
-            LimitError: there are as many as there may be.
+            LimitError: the limit is reached.
         """
         if self._is_half_free():
             text = np.zeros(len(self.text), np.uint8)
@@ -258,5 +258,5 @@ class Tables:
 
 
 def _more(rows: int) -> int:
-    # Half again: a table that doubles stands half empty on average, and memory per subscription is a promise.
+    # Half again: a table that doubles is half empty on average, and memory per subscription is a promise.
     return rows + max(rows // 2, 4)

@@ -135,7 +135,7 @@ class Nursery:
 
 
 def _adopt_orphans(wanted: bool) -> bool:
-    """Whether the system lets this process become the parent of its orphaned descendants, or stop to."""
+    """Whether the system allowed this process to become the parent of its orphaned descendants, or to stop that."""
     try:
         return bool(ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0) == 0)
     except (AttributeError, OSError):

@@ -72,7 +72,7 @@ def _load() -> bool:
 
 
 def _forked(watcher: socket.socket) -> bool:
-    """Whether this is the new process. The watcher is told its number, when it has become the parent."""
+    """Whether this is the new process. The watcher gets its number once it has become the parent."""
     number, told = os.pipe()
     between = os.fork()
     if between:

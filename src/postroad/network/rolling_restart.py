@@ -66,7 +66,7 @@ class Restartable(Protocol):
         """Wait for the end of a broker's process."""
 
     async def start(self, number: int, join_seconds: float) -> None:
-        """Start a broker anew."""
+        """Start a broker again."""
 
     @property
     def is_stopping(self) -> bool:
@@ -81,7 +81,7 @@ class RollingRestart:
         request: who wants it.
         place: the data directory.
         wait_seconds: how long the network may take to be whole again after each broker.
-        progress: is told how far it has come.
+        progress: is called with how far it has come.
     """
 
     def __init__(

@@ -374,7 +374,7 @@ class NetworkRun:
         await asyncio.shield(self._exits[number])
 
     async def start(self, number: int, join_seconds: float) -> None:
-        """Start a broker anew."""
+        """Start a broker again."""
         self._exited.pop(number, None)
         try:
             await self._launch(number, join_seconds)

@@ -42,7 +42,7 @@ class BrokerEntry(msgspec.Struct, frozen=True, kw_only=True):
         number: its number.
         address: where clients connect.
         link_port: where other brokers connect.
-        admin_port: where it is asked.
+        admin_port: of its admin endpoint.
         admin_host: at which address.
         admin_tls: whether its admin endpoint speaks TLS.
         links: how many the plan gives it.
@@ -137,7 +137,7 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def restart_file(self) -> Path:
-        """Where a rolling restart is asked for; it goes on for as long as the file is there."""
+        """Where a rolling restart is asked for; it continues for as long as the file is there."""
         return self.root / "restart.json"
 
     @property

@@ -22,7 +22,7 @@ ANSWER_SECONDS = 3.0
 MOST_BYTES = 16 * 1024 * 1024
 
 
-# What a broker counts in 64 bits; a number beyond that is no count, and cannot be divided by a time.
+# What a broker counts in 64 bits; a number beyond that is not a count, and cannot be divided by a time.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -50,7 +50,7 @@ class RelayReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoutingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What its strategy says of itself; None where it does not know such a thing."""
+    """What its strategy says about itself; None if it does not know such a thing."""
 
     parent: Count = 0
     planned_parent: Count | None = None
@@ -80,14 +80,14 @@ class BrokerReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parents(self) -> tuple[int, int] | None:
-        """Its parent now and the planned one, 0 for none; None where its strategy knows no parents."""
+        """Its parent now and the planned one, 0 for none; None if its strategy knows no parents."""
         routing = None if self.network is None else self.network.routing
         planned = None if routing is None else routing.planned_parent
         return None if routing is None or planned is None else (routing.parent, planned)
 
     @property
     def reached(self) -> int | None:
-        """The other brokers within its reach; None where its strategy does not know."""
+        """The other brokers within its reach; None if its strategy does not know."""
         return None if self.network is None else self.network.routing.reached
 
     @property

@@ -40,7 +40,7 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         broker: its number.
         address: where clients connect.
-        admin: where it is asked.
+        admin: the address of its admin endpoint.
         pid: its process; None before it is started.
         condition: `degraded` means that clients can connect, and some links are down or the parent is not the planned
             one.

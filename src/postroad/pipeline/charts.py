@@ -24,7 +24,7 @@ class Panel(NamedTuple):
 
     Attributes:
         title: what the heights are.
-        series: name -> a height for each label; None where there is none.
+        series: name -> a height for each label; None if there is none.
     """
 
     title: str

@@ -44,7 +44,7 @@ __all__ = ["Context", "read_context"]
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What the driver knows of the whole trail.
+    """What the driver knows about the whole trail.
 
     Attributes:
         runs: broker -> the times its record covers.

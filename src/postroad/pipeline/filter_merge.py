@@ -2,7 +2,7 @@
 
 Bloom filters of equal shape are joined bit by bit as long as their keys fit into one. The joined filter says yes
 wherever a part did, and errs no more often than a full filter was planned to. Static filters cannot be joined; if their
-keys were kept, one is built anew. Every merge is checked for losses: all bits, or all keys.
+keys were kept, one is built again. Every merge is checked for losses: all bits, or all keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From rows of evidence to what each broker knows of one id, and on to the verdict: the general way, one id at a time.
+"""From rows of evidence to what each broker knows about one id, and to the verdict: the general way, one id at a time.
 
 Most ids have plain evidence and are judged in bulk (`judgement.py`). This module is for the rest: losses, drops, gaps,
 late rows, false answers of filters. It ends in the same `Reconstruction` that `postroad trace` uses.
@@ -60,7 +60,7 @@ def _add(known: Evidence, row: Mapping[str, Any], window: tuple[int, int]) -> No
 
 
 def findings_of(context: Context, id: MessageId, rows: Iterable[Mapping[str, Any]]) -> dict[int, Findings]:
-    """Return what each broker of the trail knows of an id."""
+    """Return what each broker of the trail knows about an id."""
     known = _gathered(context, id, rows)
     return {
         broker: one.findings(

@@ -99,7 +99,7 @@ def _is_small(root: Path, broker: int) -> bool:
 def _is_open(pinned: Pinned, spots: Spots | None) -> bool:
     """Return whether a run of the broker ends without a close in the times that are asked about, or later.
 
-    A message may enter, or be handed on, long after its id's time.
+    A message may enter, or be relayed, long after its id's time.
     """
     since = 0 if spots is None else spots.since - DEFAULT_SKEW_MS
     return any(gap.reason in _OPEN for gap in gaps_within(pinned.runs, pinned.holes, since, since, FOREVER))

@@ -462,7 +462,7 @@ def _shown(catalogue: str) -> str:
 
 
 def _of_store(place: Location) -> dict[str, str]:
-    """Return what PyIceberg has to know of a store beyond what it finds itself."""
+    """Return what PyIceberg has to know about a store beyond what it finds itself."""
     if not isinstance(place, StoredPath):
         return {}
     options = dict(place.store.options)

@@ -70,7 +70,7 @@ def plain_rows(table: str, broker: int, rows: Any) -> Any:
 
 
 def _times(milliseconds: Any) -> Any:
-    """Return times as a column. An id may bear a time of the year 10889, which readers cannot show: it is cut."""
+    """Return times as a column. An id may have a time of the year 10889, which readers cannot show: it is cut."""
     return pa.array(np.minimum(np.asarray(milliseconds, np.int64), _LAST_MS) * 1_000, pa.int64()).cast(_TIME)
 
 

@@ -1,6 +1,6 @@
 """Divides a question into portions: some of its ids, and all files that may have records of them.
 
-Ids carry their origin and time, and manifests say of each row group which origins and times it has. So the driver knows
+Ids carry their origin and time, and manifests say which origins and times each row group has. So the driver knows
 which files the ids of a minute can be in, and a task that gets ids with their files finds all evidence of them: no
 record of the trail moves from one task to another, and each is decoded once. Only row groups at the border of two
 portions are read twice.
@@ -80,7 +80,7 @@ class Division(NamedTuple):
         portions: how many.
         portion: by (origin, minute) pair.
         salts: over how many portions the ids of a pair are spread; mostly 1.
-        more: the first of the further portions; 0 where there are none.
+        more: the first of the further portions; 0 if there are none.
         files: (portion, file, with the row groups that it may need).
     """
 
@@ -275,7 +275,7 @@ def _placed(rows: DataFrame, count: int) -> DataFrame:
 
 
 def _other_rows(asked: AskedSpots, division: Division, told: Mapping[str, Any]) -> list[_Row]:
-    """Return the files of each portion, and what journals say of its minutes."""
+    """Return the files of each portion, and what journals say about its minutes."""
     rows: list[_Row] = [
         (portion, one.broker, one.entry.table, msgspec.msgpack.encode(one.entry)) for portion, one in division.files
     ]

@@ -139,7 +139,7 @@ def _together(answers: Iterable[_Answers]) -> tuple[Ints, Any]:
 
 
 def hits_of(context: Context, ids: Any, filters: Any) -> Any:
-    """Return what the filters of all brokers say of ids of one origin: a row for each id and broker that had it."""
+    """Return what the filters of all brokers say about ids of one origin: a row for each id and broker that had it."""
     question = Question.of(ids)
     tables = []
     for broker, segments, damaged in _by_broker(filters):

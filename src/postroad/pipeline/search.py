@@ -129,7 +129,7 @@ def _words(rows: Any) -> NDArray[np.void]:
 
 
 def filter_hits(filters: DataFrame, ids: DataFrame, bins: Bins, context: Context) -> DataFrame:
-    """Return what filters say of ids, by cogrouping both by origin and bin of time."""
+    """Return what filters say about ids, by cogrouping both by origin and bin of time."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
 

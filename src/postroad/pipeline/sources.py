@@ -83,7 +83,7 @@ class Sources:
         pins: the manifest of each broker.
         since: the first id time that is wanted, in Unix ms.
         until: the first that is not.
-        skip_damaged: leave out what cannot be read, instead of refusing to go on.
+        skip_damaged: leave out what cannot be read, instead of refusing to continue.
         damaged: what was left out so far.
         reads: what the driver itself read.
         workers: compare files with their checksums if they are large; without workers, the driver does it.

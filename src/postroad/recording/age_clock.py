@@ -32,7 +32,7 @@ log = logging.getLogger("postroad.server")
 JUMP_MS = 5_000
 # Long enough for somebody to see that the clock is wrong, and no more than a day of deletions too few.
 SETTLED_MS = 24 * 3_600_000
-# A broker that was away for the night goes on as if it had been there.
+# A broker that was away for the night continues as if it had been there.
 MOST_AWAY_MS = 24 * 3_600_000
 # How often the file is written. After a crash the broker was away for as much longer.
 KEEP_MS = 60_000
@@ -69,7 +69,7 @@ class AgeClock:
         self._file = file
         self._lock = threading.Lock()
         self._last = wall(), elapsed()
-        # How far the age clock is behind the other, and since when it was not set.
+        # How far the age clock is late, and since when it was not set.
         self._behind = 0
         self._since = self._last[1]
         self._kept_at: int | None = None
@@ -91,7 +91,7 @@ class AgeClock:
                 log.warning("broker was away for long, or the clock is wrong", extra=fields)
 
     def __call__(self) -> int:
-        """The time by which ages are told, in ms since 1970."""
+        """The time by which ages are counted, in ms since 1970."""
         with self._lock:
             wall, elapsed = self._wall(), self._elapsed()
             jump = (wall - self._last[0]) - (elapsed - self._last[1])

@@ -17,12 +17,12 @@ Result = TypeVar("Result")
 
 
 def hanging(seconds: float) -> str:
-    """What is said of a disk that does not answer."""
+    """What is said about a disk that does not answer."""
     return f"the disk has not answered for {seconds:g} seconds"
 
 
 async def is_done(work: asyncio.Future[Any], seconds: float) -> bool:
-    """Wait for work, but not longer. The work itself goes on, whatever becomes of who waits."""
+    """Wait for work, but not longer. The work itself continues, whatever becomes of who waits."""
     done, _ = await asyncio.wait({work}, timeout=seconds)
     return bool(done)
 

@@ -21,10 +21,10 @@ __all__ = ["ANSWER_SECONDS", "Inquiry"]
 
 log = logging.getLogger("postroad.tracking")
 
-# How long a trace waits for brokers that do not answer, in all: whoever asks wants to know now, and files answer for
+# How long a trace waits for brokers that do not answer, in all: the user waits, and files answer for
 # the others. A broker that lives needs a few reads of its disk, and the way there and back.
 ANSWER_SECONDS = 1.0
-# Who is asked late has this much at least, from then on.
+# A broker that is asked late has at least this long to answer.
 LEAST_SECONDS = 0.3
 # After this the files of a broker are read, and those asked that they name, while it may still answer itself.
 HEDGE_SECONDS = 0.15
@@ -59,7 +59,7 @@ class Inquiry:
         lines: the links to other brokers; None for a broker alone.
         topology: the neighbours of other brokers, as far as this one knows.
         written: what a broker that does not answer has written of a message, as far as this one can read it.
-        seals: signs questions and answers, and checks those of others; None where brokers have no keys.
+        seals: signs questions and answers, and checks those of others; None if brokers have no keys.
     """
 
     def __init__(

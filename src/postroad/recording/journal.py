@@ -30,7 +30,7 @@ SYNC_SECONDS = 0.5
 # waiting any longer, and these say that nothing is sure.
 MOST_WAITING = 10_000
 
-# A disk that has not answered for so long is in trouble, and receipts wait for it no longer. The disks of a machine
+# A disk that has not answered for this long is in trouble, and receipts wait for it no longer. The disks of a machine
 # answer within a second also when they are busy, those of a network within some.
 HANG_SECONDS = 10.0
 
@@ -85,7 +85,7 @@ class JournalWriter:
 
         Nobody waits for a disk that does not answer.
         """
-        # Whoever asks was told of in entries since the last who asked, and any of these may be lost, not just the last.
+        # Entries since the last question may be lost, any of them and not just the last.
         lost, self._asked = self.journal.lost_through > self._asked, self.journal.position
         if self._hangs:
             action(False)

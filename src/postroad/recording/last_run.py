@@ -27,7 +27,7 @@ class LastRun:
     """The file that names the last run. One thread uses it.
 
     Args:
-        path: of the file; None where nothing is kept.
+        path: of the file; None if nothing is kept.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -35,7 +35,7 @@ class LastRun:
         self._kept: tuple[int, int] | None = None
 
     def read(self) -> Run | None:
-        """The run; None where this broker has written none."""
+        """The run; None if this broker has written none."""
         if self._path is None:
             return None
         try:

@@ -37,7 +37,7 @@ log = logging.getLogger("postroad.server")
 
 # What systems answer where a file system has no locks, or the service for them does not run.
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-# Without locks: how often the holder writes, and for how long a file must stand still until its holder counts as dead.
+# Without locks: how often the holder writes, and for how long a file must not change until its holder counts as dead.
 # A busy machine keeps a thread from running for a second or two at worst.
 BEAT_SECONDS = 1.0
 WATCH_SECONDS = 6.0

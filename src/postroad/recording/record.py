@@ -92,7 +92,7 @@ class LiveRecord:
         retention: days and bytes to keep at most, 0 for no bound; None keeps all.
         last_run: the file that names the last run of this broker; None for no file.
         skew_ms: how far the time of an id may be from this broker's clock.
-        shipment: ships what is written; None where it stays here.
+        shipment: ships what is written; None if it stays here.
         keep_local_ms: local copies may have been dropped of messages older than this; None where all stay.
         ages: the time by which records are too old (`age_clock.py`); the clock without.
     """
@@ -279,7 +279,7 @@ class LiveRecord:
         return counts
 
     async def answer(self, message: MessageId) -> Answer:
-        """All that this broker knows of a message, written or not."""
+        """All that this broker knows about a message, written or not."""
         # The open record first: what is written in the meantime is then seen twice, and never missed.
         now, released_through = self._clock(), self._writer.released_through
         open_now = self.recorder.findings(message, now)
@@ -361,7 +361,7 @@ class LiveRecord:
             living = None if run is None else msgspec.structs.replace(run, through=max(now, run.through))
             written = trail.findings(self._broker, message, skew=skew, living=living)
             findings = merged(findings, written)
-            # A name is written long before the messages that it stands for.
+            # A name is written long before its messages.
             unknown = _subscriptions_in(findings) - named.keys()
             named |= {one.number: one for one in trail.named_subscriptions(self._broker, unknown, since, until)}
             if publisher is None and message.broker == self._broker and findings.accepted is not None:

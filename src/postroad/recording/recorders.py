@@ -20,7 +20,7 @@ def _exact(config: BrokerConfig, now: int) -> TrackingRecorder:
     return ExactRecorder(config.number, now, int(settings.persist_seconds * 1_000), settings.memory_bytes)
 
 
-# From a broker's settings and the time to its recorder; None where nothing is recorded.
+# From a broker's settings and the time to its recorder; None if nothing is recorded.
 RECORDERS: dict[RecorderName, Callable[[BrokerConfig, int], TrackingRecorder] | None] = {
     "none": None,
     "log": lambda config, now: LogRecorder(config.number, config.tracking.histories(), now),
@@ -31,7 +31,7 @@ RECORDERS: dict[RecorderName, Callable[[BrokerConfig, int], TrackingRecorder] | 
 
 
 def make_recorder(config: BrokerConfig, now: int) -> TrackingRecorder | None:
-    """A fresh recorder; None where nothing is recorded.
+    """A fresh recorder; None if nothing is recorded.
 
     Raises:
         TrackingError: the settings contradict each other.

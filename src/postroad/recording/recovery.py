@@ -23,7 +23,7 @@ log = logging.getLogger("postroad.tracking")
 def recover(root: Path, broker: int, fresh: Callable[[int], TrackingRecorder]) -> int:
     """Add to the trail what the journal has beyond it; returns how many entries that were.
 
-    Whatever became of the runs since: a recovery that failed is made up for at a later start.
+    Whatever became of the runs since: a recovery that failed is repeated at a later start.
 
     Args:
         root: the trail.

@@ -20,9 +20,9 @@ __all__ = ["Sampler"]
 
 
 class Sampler:
-    """Times one read in `BATCHES_PER_SAMPLE` of those with messages, from its system call until all is handed on.
+    """Times one read in `BATCHES_PER_SAMPLE` of those with messages, from its system call until its work is done.
 
-    What a read of a socket brings is a batch, or several where other frames stand between messages: they count
+    What a read of a socket brings is a batch, or several if other frames are between messages: they count
     together. The record gets what clients sent; the monitor also gets what neighbours relayed.
 
     Args:
@@ -74,7 +74,7 @@ class Sampler:
             self._relayed |= relayed
 
     def end(self, source: int) -> None:
-        """The read is done with; `source` stands for its socket. A read without messages does not count."""
+        """The read is done with; `source` identifies its socket. A read without messages does not count."""
         began, self._began = self._began, 0
         if self.messages == self._messages_before:
             return

@@ -31,7 +31,7 @@ class TrailAnswers:
         self._root = root
 
     async def answer(self, broker: int, message: MessageId) -> Answer | None:
-        """What a broker has written of a message; None where it has written nothing here."""
+        """What a broker has written of a message; None if it has written nothing here."""
         return await asyncio.to_thread(self._read, broker, message)
 
     def _read(self, broker: int, message: MessageId) -> Answer | None:
@@ -44,7 +44,7 @@ class TrailAnswers:
 
 
 def _unanswered(answer: Answer) -> Answer:
-    """The answer, with what is known of its broker beside its files: that it did not answer."""
+    """The answer, with what is known about its broker beside its files: that it did not answer."""
     findings = answer.findings
 
     def said(gaps: tuple[Gap, ...]) -> tuple[Gap, ...]:

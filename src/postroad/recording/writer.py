@@ -1,4 +1,4 @@
-"""Writes the record of a running broker: takes jobs from the recorder, and runs them on a thread beside the loop."""
+"""Writes the record of a running broker: takes jobs from the recorder, and runs them on a thread next to the loop."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ CHECK_SECONDS = 2.0
 HURRY_SECONDS = 1.0
 # How long somebody waits for that; then the disk counts as one that did not take it.
 PATIENCE_SECONDS = 10.0
-# Those who wait; beyond it the first are told that it is not written.
+# Callers that wait; beyond it the first ones get the result that it is not written.
 MOST_WAITING = 100_000
 
-# When a part of the record is not written after so long, trouble is told, and the loop waits for it no longer. Making
-# filters of a full buffer takes some seconds, several times that on a processor that has much else to do.
+# When a part of the record is not written after this long, trouble is reported, and the loop no longer waits for it.
+# Making filters of a full buffer takes some seconds, several times that on a processor that has much else to do.
 HANG_SECONDS = 60.0
 # As much as a broker's tracking may hold by default: for the recorder, and as much again that waits.
 DEFAULT_HELD_BYTES = 128 << 20
@@ -49,8 +49,8 @@ class Handed(NamedTuple):
         through: the time through which the record is complete with it.
         since: entries up to here are in earlier jobs.
         covers: entries up to here are in this or in earlier jobs.
-        position: the journal's position when the job was handed over; it has nothing beyond.
-        at: the time when it was handed over.
+        position: the journal's position when the writer took the job; it has nothing beyond.
+        at: the time when the writer took it.
     """
 
     through: int
@@ -212,8 +212,8 @@ class RecordWriter:
     def _take(self, force: bool) -> None:
         now, position = self._clock(), self._position()
         if self._looked - now > SET_BACK_MS:
-            # What is told from now on is of times that the trail says are complete. The last look may have been long
-            # ago, when a disk was slow.
+            # What is reported from now on is of times that the trail says are complete. The last look may have been
+            # long ago, when a disk was slow.
             self._set_back.append((now - int(1_000 * HANG_SECONDS), self._latest + 1))
             force = True
         self._looked, self._latest = now, max(self._latest, now)

@@ -36,7 +36,7 @@ class Cluster(Hierarchical):
 
     def __init__(self, number: int, now: int, station: Station, matcher: Matcher, **settings: int) -> None:
         super().__init__(number, now, station, matcher, **settings)
-        # The place at the top that this broker holds: its own, or that of the controller it stands in for.
+        # The place at the top that this broker holds: its own, or that of the controller it replaces.
         self._place = None if station.parents else number
         self._claims: dict[int, tuple[int, int]] = {}  # peer -> the place it holds, since when
         self._were_peers: set[int] = set()

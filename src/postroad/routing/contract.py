@@ -1,4 +1,4 @@
-"""The contract of a routing strategy: what the broker's core asks, and what it is told. `docs/routing.md` explains it.
+"""The contract of a routing strategy: what the broker's core asks, and what it reports. `docs/routing.md` explains it.
 
 A strategy has no sockets and no clock. A link is known by the number of the broker at its other end. `now` is in
 milliseconds and never goes back.
@@ -45,7 +45,7 @@ class Routed(NamedTuple):
     """What becomes of a batch.
 
     Attributes:
-        batch: the rows that came in, in order, with the envelopes they go on with.
+        batch: the rows that came in, in order, with the envelopes with which they are relayed.
         parcels: what to send, at most one for each link.
         local: rows to match against local subscriptions.
         held: destinations without a way to them now: keep them and `reroute` when a reaction says so, or give up.
@@ -162,7 +162,7 @@ class Strategy(Protocol):
 
     @property
     def link_state(self) -> LinkState | None:
-        """What every broker says of its links and interest; None where the strategy does not spread that."""
+        """What every broker says about its links and interest; None if the strategy does not spread that."""
 
     @property
     def membership(self) -> int:

@@ -1,4 +1,4 @@
-"""Control frames: what brokers tell each other beside messages, as msgspec structs in MessagePack."""
+"""Control frames: what brokers tell each other besides messages, as msgspec structs in MessagePack."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class LinkRecord(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     Attributes:
         broker: whose links.
-        epoch: when that broker was started (ms): a broker that begins to count anew is still the newer one.
+        epoch: when that broker was started (ms): a broker that begins to count again is still the newer one.
         sequence: rises with each change and each refresh.
         age: ms since the broker said this, on all ways together.
         neighbours: (broker, cost) of each link, by number.
         left: it has gone on purpose; forget what it wanted.
-        signature: of the broker, over all but the age; empty where brokers have no keys.
+        signature: of the broker, over all but the age; empty if brokers have no keys.
     """
 
     broker: Number
@@ -120,7 +120,7 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=4):
     Attributes:
         epoch: when the sender took its place (ms); the newer claim on a place wins.
         as_peer: a controller at the top, not a child.
-        instead_of: whose place the sender holds: its own number, or that of the controller it stands in for.
+        instead_of: whose place the sender holds: its own number, or that of the controller it replaces.
         patterns: topics wanted on the sender's side.
     """
 

@@ -81,7 +81,7 @@ class Destinations(NamedTuple):
 # Asked of every read: numpy takes five times as long, for two reductions.
 @kernel("boolean(int64[::1], int64)", allocates=False)
 def _lines_within(lines: Integers, count: int) -> bool:
-    """Whether every line is the place of one of so many sets."""
+    """Whether every line is the place of one of this many sets."""
     for row in range(len(lines)):
         if lines[row] < 0 or lines[row] >= count:
             return False

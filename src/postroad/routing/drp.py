@@ -61,8 +61,9 @@ DEFAULT_BROADCAST_THRESHOLD = 0.8
 # set of a thousand brokers with its parcels takes a kilobyte or so.
 MAX_WAYS_REMEMBERED = 256
 
-# A broadcast published within this time after a link broke may come from a broker that did not know of the break: the
-# news travels for a second or two, and clocks differ. Later ones were published without the brokers beyond the break.
+# A broadcast published within this time after a link broke may come from a broker that did not know about the break:
+# the news travels for a second or two, and clocks differ. Later ones were published without the brokers beyond the
+# break.
 BREAK_UNKNOWN_MS = 5_000
 # No message is under way for longer: each broker on its way holds it for 10 s at most.
 BREAK_REMEMBERED_MS = 60_000
@@ -77,7 +78,7 @@ class Drp:
         broadcast_threshold: the share of all brokers above which a message goes to all; 1 means never.
         window: ids remembered for each origin.
         secret: 64 random bits for the hash of the window, where ids are not trusted.
-        seals: signs and checks records of link state; None where they are not signed.
+        seals: signs and checks records of link state; None if they are not signed.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 Ids of one publisher ascend, so one number per publisher is enough: below it, a copy can no longer be told from a first
 copy. The number of publishers is bounded too. Beyond it, those that were silent for longest are joined: one number, the
-highest of theirs, stands for them and for every publisher without a number of its own. That can only make more ids
+highest of theirs, counts for them and for every publisher without a separate number. That can only make more ids
 doubtful, never fewer.
 """
 

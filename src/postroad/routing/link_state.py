@@ -4,7 +4,7 @@ Theory of operation:
 
 1. A record is made by one broker only, about itself. Its number (epoch, sequence) rises, and the newest wins. The
    epoch is the broker's start time, so a restart that counts from 0 wins over the life before. A broker that finds a
-   newer record of itself than it made (its clock went back between two lives) goes on from that number.
+   newer record of itself than it made (its clock went back between two lives) continues from that number.
 2. Flooding: a record that is new here goes to every neighbour but the one it came from.
 3. A neighbour that comes up gets a digest of what is held here, and answers with what it knows better. Digests are
    repeated at each refresh, so that whatever went wrong is put right then.
@@ -81,7 +81,7 @@ class LinkState:
         Args:
             number: this broker.
             now: when it starts, in ms: the epoch of its records.
-            refresh_ms: how often it says again what it said of its links.
+            refresh_ms: how often it says again what it said about its links.
             lifetime_ms: how long others' records are believed without that.
             seals: signs own records and checks others'; None where records are not signed.
             links_only: brokers say nothing of their interest; then there is none to set or to change.

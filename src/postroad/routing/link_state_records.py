@@ -39,7 +39,7 @@ AnyRecord = TypeVar("AnyRecord", LinkRecord, Interest, InterestDelta)
 
 
 class Seals(Protocol):
-    """Signs what this broker says of itself, and knows the keys of the others."""
+    """Signs what this broker says about itself, and knows the keys of the others."""
 
     def sign(self, data: bytes) -> bytes:
         """The signature of this broker."""

@@ -2,7 +2,7 @@
 
 A message names the broker where it entered twice: in its id, which never changes, and in its envelope. No broker lets a
 message in where the two differ, so a neighbour that sends one has made it up. A broker that this list does not name may
-stand in the newer list of an honest neighbour: its messages are left out, and the neighbour is not blamed.
+be in the newer list of an honest neighbour: its messages are left out, and the neighbour is not blamed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Partitioning: for each link, which rows go there, and with which part of their destinations.
 
 `part = destinations & reachable_through[link]`, once per distinct set. The masks of a broker's links are disjoint, so a
-destination travels in exactly one packet: it is a token that is handed on, never copied.
+destination travels in exactly one packet: it is a token that is relayed, never copied.
 
 Lines come from a frame of a neighbour or from a match: those of a frame were compared with the number of sets, and
 OUT, the only negative one, is tested before it is used. Numbers of brokers do not become indices here, only bits;

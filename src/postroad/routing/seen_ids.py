@@ -10,7 +10,7 @@ it is younger than `REMEMBER_MS` and there is room; otherwise the older one is f
 and a new one begins. So what came within `REMEMBER_MS` is known, unless there is no room.
 
 What was forgotten is not guessed. The floor of a publisher is the first id that no forgotten one reaches (`Floors`). An
-id below it that is not in the tables may have been here before: it counts as new and as *doubtful*, and whoever
+id below it that is not in the tables may have been here before: it counts as new and as *doubtful*, and the code that
 delivers it says so. It is remembered from then on.
 
 A row is remembered when it is first seen, marked or not: the copy that was sent again can overtake the one it repeats.
@@ -212,7 +212,7 @@ class SeenIds:
     # --- room --------------------------------------------------------------------------------------------------------
 
     def _begin(self, number: int, now: int) -> _Origin:
-        # Whoever is linked may name any origin; those that came first are forgotten first.
+        # A neighbour may name any origin; the first ones are forgotten first.
         while self._origins and self._places + _FIRST_SIZE > MAX_REMEMBERED:
             self._evict(next(iter(self._origins)))
         origin = self._origins[number] = _Origin(now, self._evicted.pop(number, self._floor))

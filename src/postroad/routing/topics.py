@@ -4,7 +4,7 @@ An owner is a link, by the number of the broker at its end, or LOCAL. Topics are
 batch; what was found for a topic is remembered until an interest changes that it depends on.
 
 The table that groups equal topics is at most half full, and its places are masked. A topic is compared with at most
-MAX_PROBES others: its hash is no secret, and a publisher could choose a read full of topics that share one place.
+MAX_PROBES others: its hash is not a secret, and a publisher could choose a read full of topics that share one place.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ class UnicastRoutes:
     Args:
         number: this broker.
         now: when it starts, in ms.
-        refresh_ms: how often it says again what it said of its links.
+        refresh_ms: how often it says again what it said about its links.
         lifetime_ms: how long it is believed without that.
-        seals: signs and checks records; None where they are not signed.
+        seals: signs and checks records; None if they are not signed.
     """
 
     def __init__(

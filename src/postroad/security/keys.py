@@ -1,4 +1,4 @@
-"""Keys of brokers: each signs what it says of itself, and all know the public keys of all (Ed25519)."""
+"""Keys of brokers: each signs what it says about itself, and all know the public keys of all (Ed25519)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class AdminClient(NamedTuple):
             raise HttpError(f"{address}: its answers could be read on the network path; write https://")
         url = f"{scheme}{f'[{host}]' if ':' in host else host}:{int(port)}{path}"
         reply = await admin_reply(url, MOST_BYTES, AdminAccess(self.token, self.tls))
-        # Only a page is proved: whoever does not know the token can still send a refusal.
+        # Only a page is proved: a program that does not know the token can still send a refusal.
         if reply.status != HTTPStatus.OK:
             raise HttpError(f"{address}: {reply.status} {reply.reason}")
         return msgspec.json.decode(reply.body)

@@ -49,7 +49,7 @@ class CapacityStatus(msgspec.Struct, frozen=True, kw_only=True):
         measured_p99_wait_seconds: the same, of probes.
         resolution_seconds: shorter waits cannot be measured.
         growth_per_day: of the load, by the day.
-        limit_seconds: until the limit is reached at this growth; None where it is not in sight.
+        limit_seconds: until the limit is reached at this growth; None if it is not in sight.
         warning: a sentence about that; empty if the limit is more than 30 days away, or growth is not certain.
     """
 
@@ -77,7 +77,7 @@ class CapacityWatch:
 
     Attributes:
         monitor: takes timed reads.
-        history: the load of the last fortnight; it begins anew with the process.
+        history: the load of the last fortnight; it begins again with the process.
         status: what the last look found.
     """
 

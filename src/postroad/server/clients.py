@@ -32,7 +32,7 @@ class Clients:
         config: the settings; replaced by those of a reload.
         dispatcher: the core and the sessions.
         terms: what holds for every session; replaced by those of a reload.
-        audit: what is told of refusals.
+        audit: gets refusals.
         timing: counts messages and times some reads.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Room on the disk of a store that is kept free for acknowledgements.
 
-What is stored is handed out only after a record says that it may have been, and room is made only by records of what
+What is stored is delivered only after a record says that it may have been, and room is made only by records of what
 was settled. A disk that is full to the last byte takes neither: nobody could empty it any more. So a file of some size
 lies beside the segments. When the disk is full it goes, and publishers are refused until there is room for it again.
 """
@@ -73,7 +73,7 @@ class DiskReserve:
             return 0
 
     def release(self) -> None:
-        """Give the room to whoever writes next."""
+        """Free the room for the next write."""
         self.is_made = False
         with suppress(OSError):
             self._path.unlink()

@@ -47,7 +47,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class Request(NamedTuple):
-    """What is asked for.
+    """A request.
 
     Attributes:
         path: without the query.

@@ -24,7 +24,7 @@ class ClientListener(NamedTuple):
         name: the protocol, as logs name the port.
         setting: the setting of a broker that holds the port; the port stays closed where that is None.
         sessions: from the settings of a broker to what makes a session for each connection.
-        websocket: how the protocol travels in WebSocket messages; None where it travels plainly.
+        websocket: how the protocol travels in WebSocket messages; None if it travels plainly.
     """
 
     name: str

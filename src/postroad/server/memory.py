@@ -1,6 +1,6 @@
 """How a broker process asks the system for memory.
 
-By default the C library gives blocks above 128 KiB back to the system as soon as they are free, and fetches them anew,
+By default the C library gives blocks above 128 KiB back to the system as soon as they are free, and fetches them again,
 page by page, for the next read: at ten subscribers that doubles the processor time of a delivery.
 
 Python's collector now and then looks at every object there is. A broker that has just started has 150,000, nearly all
@@ -22,7 +22,7 @@ BLOCK_BYTES = 32 * 1024 * 1024
 
 
 def keep_freed_memory() -> bool:
-    """Keep up to KEPT_BYTES that are free for the next read; False where the C library has no such setting."""
+    """Keep up to KEPT_BYTES that are free for the next read; False if the C library has no such setting."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -75,7 +75,7 @@ def _gauge(name: str, broker: str, value: float) -> Metric:
 
 
 def _capacity(capacity: CapacityStatus, broker: str) -> Iterator[Metric]:
-    """What is known of the capacity, as gauges; what is not known yet has no value."""
+    """What is known about the capacity, as gauges; what is not known yet has no value."""
     for name, ending, words in CAPACITY:
         value = getattr(capacity, name)
         metric = GaugeMetricFamily(f"postroad_capacity_{name}{ending}", words, labels=["broker"])
@@ -115,7 +115,7 @@ def metrics_text(status: Status, observation: Observation | None = None) -> byte
 
     Args:
         status: the state of the broker.
-        observation: has the latencies of deliveries; None where nobody counts them.
+        observation: has the latencies of deliveries; None if nobody counts them.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Counts(status, observation))

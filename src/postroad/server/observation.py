@@ -1,7 +1,7 @@
 """What is only counted while the console is open: topics and latencies of a sample of what passes.
 
 Where nobody looks it costs nothing: the dispatcher's timer is the broker's own. While a console asks, or a scraper
-comes by, this stands before it, looks at some rows of some batches, and goes away when nobody has asked for a while.
+comes by, this is put before it, looks at some rows of some batches, and goes away when nobody has asked for a while.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LatencyHistogram", "LatencyPoint", "Observation"]
 
-# A console that has not asked for so long is gone.
+# A console that has not asked for this long is gone.
 WATCHED_MS = 10_000
 # The same of a scraper, which comes every minute or more often.
 SCRAPED_MS = 300_000
@@ -44,7 +44,7 @@ _BUCKETS_MS = np.array(BUCKETS) * 1_000
 
 
 class LatencyPoint(NamedTuple):
-    """Latencies of deliveries within a while, in ms: from the time in their ids until they were handed to sockets."""
+    """Latencies of deliveries within a while, in ms: from the time in their ids until they were written to sockets."""
 
     time: int
     messages: int

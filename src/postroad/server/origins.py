@@ -2,7 +2,7 @@
 
 Without this check any page that a person on this network opens could talk to the broker with that person's rights
 of way. By default a page may connect if it was loaded from the broker's own host, whatever the port. Where the name of
-that host proves nothing, because a page's owner can make any name of its own lead to any address, more is asked: over
+that host proves nothing, because a page's owner can make any of its names lead to any address, more is required: over
 TLS the browser has checked the certificate; without TLS the host has to be an address, or a name of this machine.
 """
 
@@ -25,7 +25,7 @@ def allows_origin(origin: str | None, host: str, listed: Collection[str], tls: b
     """Whether a page may connect.
 
     Args:
-        origin: the header `Origin`; None where there is none.
+        origin: the header `Origin`; None if there is none.
         host: the header `Host`: what the client calls this broker.
         listed: the origins of the settings.
         tls: whether the connection is over TLS.

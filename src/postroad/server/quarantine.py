@@ -10,9 +10,9 @@ __all__ = ["FIRST_MS", "FORGIVEN_MS", "LONGEST_MS", "Barred", "Quarantine"]
 
 # A fault of a moment (a process that is being updated, a clock that is being set) costs a second.
 FIRST_MS = 1_000
-# Each further one twice as long, up to this: an operator who has mended a broker does not wait longer for its links.
+# Each further one twice as long, up to this: an operator who has repaired a broker does not wait longer for its links.
 LONGEST_MS = 300_000
-# After so long without another the count begins anew.
+# After this long without another the count begins again.
 FORGIVEN_MS = 600_000
 
 

@@ -68,7 +68,7 @@ class Reload:
     Args:
         service: the broker.
         gate: who may log in.
-        admin: whom the token is for.
+        admin: the endpoint that uses the token.
     """
 
     def __init__(self, service: Service, gate: Gate, admin: Admin) -> None:
@@ -82,7 +82,7 @@ class Reload:
         """Read settings, users, token and certificates again. What cannot be read changes nothing; the log says so.
 
         Args:
-            read: reads the settings; None where there is no file, and only the files that they name are read again.
+            read: reads the settings; None if there is no file, and only the files that they name are read again.
         """
         async with self._lock:
             before = self._service.config

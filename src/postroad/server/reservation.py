@@ -1,4 +1,4 @@
-"""Numbers on disk: a block is reserved before its first number is handed out."""
+"""Numbers on disk: a block is reserved before its first number is given out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Reservation:
         )
 
     def _read(self) -> None:
-        """Take note of what the file says: numbers are never handed out twice, also where it went back."""
+        """Take note of what the file says: no number is given out twice, even if the file went back."""
         try:
             said = int(self._path.read_text("ascii")) if self._path.exists() else 1
         except (OSError, ValueError) as error:
@@ -82,7 +82,7 @@ class Reservation:
 
 
 def _flush_directory(directory: Path) -> None:
-    """A power cut could undo the renaming otherwise, and a number be handed out again."""
+    """A power cut could undo the renaming otherwise, and a number would be given out again."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

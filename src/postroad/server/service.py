@@ -440,7 +440,7 @@ class Service:
         for name, server in self._servers.items():
             if name not in ("admin", "link"):
                 server.close()
-        # Clients first: what they have sent goes on over the links, and nothing comes after it.
+        # Clients first: what they have sent continues over the links, and nothing comes after it.
         self.clients.stop()
         cut = await self.clients.closed_all()
         self._dispatcher.finish()

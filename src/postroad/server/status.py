@@ -67,7 +67,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, kw_only=True):
         neighbours: and of each.
         quarantined: neighbours that are kept out because of what they sent.
         relay: counts of the messages that went over them.
-        routing: what the strategy says of itself; with `drp`, `reached` counts the other brokers within reach.
+        routing: what the strategy says about itself; with `drp`, `reached` counts the other brokers within reach.
     """
 
     name: str

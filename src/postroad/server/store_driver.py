@@ -178,7 +178,7 @@ class StoreDriver:
                 store.loaded(read, data)
                 self._core.stored(self._clock())
             if not reads:
-                # What is not written yet cannot be handed out.
+                # What is not written yet cannot be delivered.
                 await self._commit_once(store)
 
     _writing_now: asyncio.Future[None] | None = None
@@ -279,7 +279,7 @@ class StoreDriver:
             log.error("store not written", extra={"reason": str(error)})
         store.failed(commit, str(error))
         if self._reserve.is_made and is_full(error):
-            # The next commit, which waits behind this on the same thread, finds room.
+            # The next commit, which waits for this on the same thread, finds room.
             self._reserve.is_made = False
             self._writing.do(self._reserve.release)
         self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)

@@ -18,7 +18,7 @@ __all__ = ["MOST_STRANGERS", "Strangers", "crowd_of"]
 
 # Each may hold a file and a kilobyte for as long as a handshake may take. Neighbours' addresses have as many again.
 MOST_STRANGERS = 64
-# Whoever has one IPv6 address has its whole network.
+# A client with one IPv6 address has its whole network.
 _IPV6_PREFIX = 64
 
 Key = TypeVar("Key")

@@ -29,7 +29,7 @@ _SYSTEM_CALLS = {"x86_64": 314, "aarch64": 274}
 
 
 def ask_for_short_slices() -> bool:
-    """Ask for short slices for this thread; False where the system cannot, or an operator chose another policy."""
+    """Ask for short slices for this thread; False if the system cannot, or an operator chose another policy."""
     number = _SYSTEM_CALLS.get(platform.machine())
     if number is None or not hasattr(os, "sched_getscheduler") or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return False

@@ -247,4 +247,4 @@ class BatchTimer(Protocol):
         """A batch was carried out; `relayed` if a neighbour sent it."""
 
     def end(self, source: int) -> None:
-        """The read is finished; `source` stands for its socket."""
+        """The read is finished; `source` identifies its socket."""

@@ -39,7 +39,7 @@ def exact_interests(said: Mapping[int, list[Record]], matching_ms: int) -> Inter
     """Return what all brokers want, entered once, to be copied to each; None if an index has no room for it.
 
     Args:
-        said: what each broker says of itself.
+        said: what each broker says about itself.
         matching_ms: what the interest of one broker may cost a message, as each broker limits it.
     """
     known = Interests(SubscriptionIndex(), None, matching_ms * _NANOSECONDS_PER_MS)
@@ -66,7 +66,7 @@ def learn(
 
     Args:
         host: the broker.
-        said: what each broker says of itself.
+        said: what each broker says about itself.
         known: what all of them want, if it is to be copied instead of being read by each.
         now: the time in ms.
         carry_out: does what the broker says to it.

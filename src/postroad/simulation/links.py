@@ -162,7 +162,7 @@ class Direction:
     def confirm_arrival(self, numbers: Sequence[int]) -> int:
         """Confirm that frames arrived; return when the confirmation will be back.
 
-        Only publishers that wait for room have to be told. So it is no event of its own, and what was confirmed is
+        Only publishers that wait for room have to be told. So it is not a separate event, and what was confirmed is
         let go when `held_bytes` or the like is next asked for.
         """
         due = self._timeline.now + self._delay
@@ -177,7 +177,7 @@ class Direction:
                 self._held_bytes -= held.pop(number)[1]
 
     def confirm(self, numbers: Sequence[int], let_go: Callable[[Sending], None]) -> None:
-        """Confirm what is settled, under custody; the sender is told when the confirmation is back."""
+        """Confirm what is settled, under custody; the sender knows when the confirmation is back."""
         life = self.life
 
         def drop() -> None:

@@ -66,7 +66,7 @@ class SimulatedNetwork:
         order_wait_ms: how long messages wait for earlier ones of their publisher after routes have changed; 0 for no
             wait.
         service: how long brokers work on what arrives; None for no time at all.
-        observer: is told of messages accepted and delivered, instead of `delivered` and `headers`.
+        observer: gets messages accepted and delivered, instead of `delivered` and `headers`.
         silent: the brokers say nothing to each other until `agree` tells all of them everything at once. For large
             networks under `drp`, whose first agreement costs more than most experiments.
 

@@ -41,7 +41,7 @@ class SimulatedTransport:
         timeline: the clock.
         service: how long brokers work on what arrives; None for no time at all.
         custody: brokers keep what they send until it is settled, not only until it has arrived.
-        observer: is told of messages delivered, instead of `delivered` and `headers`.
+        observer: gets messages delivered, instead of `delivered` and `headers`.
         connect, disconnect: called for links beyond those of the plan.
 
     Attributes:

@@ -181,5 +181,5 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coun
             count(data)
             writer.write(data)
             await writer.drain()
-    # Whoever closes, closes both ways: links have no half of a conversation.
+    # Either end closes both ways: links have no half-open connections.
     writer.close()

@@ -43,7 +43,7 @@ class BrokerNetwork(Protocol):
     """A network of brokers in this process, with publishers and subscribers at any of them.
 
     Attributes are text on the way, as STOMP has it: selectors take numbers for numbers. A name stands for one
-    subscriber. What a broker's crash takes along (its subscribers, for one) is gone; `start` begins anew.
+    subscriber. What a broker's crash takes along (its subscribers, for one) is gone; `start` begins again.
     """
 
     @property

@@ -32,7 +32,7 @@ _WORD_BITS = 64
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """What one broker knows of the ways to all others.
+    """What one broker knows about the ways to all others.
 
     Attributes:
         number: the broker itself.

@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         heartbeat_ms: how often a link says that it lives.
         missed_heartbeats: after how many silent heart-beats it counts as dead.
-        refresh_ms: how often a broker says again what it said of itself.
+        refresh_ms: how often a broker says again what it said about itself.
         lifetime_ms: how long it is believed without that.
         interest: `drp`: how brokers tell each other what their subscribers want: `exact`, or `encoded` as bit vectors.
         categories: encoded: those of B-DRP as it was published (`paper`), or finer ones (`sharp`).

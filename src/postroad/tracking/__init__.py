@@ -133,7 +133,7 @@ __all__ = [
     "without_superseded",
 ]
 
-# Imported when they are first asked for: who reads a trail needs no recorders.
+# Imported when they are first used: readers of a trail need no recorders.
 _LATER = {
     "ADDENDUM": "segments",
     "Aliases": "segments",

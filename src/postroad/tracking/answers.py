@@ -17,7 +17,7 @@ class AnswerError(PostroadError):
 
 
 class NamedSubscription(NamedTuple):
-    """A subscription by number, with what is known of it."""
+    """A subscription by number, with what is known about it."""
 
     number: int
     principal: str
@@ -26,7 +26,7 @@ class NamedSubscription(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one broker says of one message.
+    """What one broker says about one message.
 
     Attributes:
         findings: its record.

@@ -1,6 +1,7 @@
 """One append-only buffer for the keys of all open histories.
 
-Keys stand in chunks in the order they came; a *run* says how far the keys of one history reach. Memory follows the
+Keys are in chunks in the order in which they came; a *run* says how far the keys of one history reach. Memory follows
+the
 traffic: a history that gets a key a minute costs that key and its run. Chunks are shared with jobs on other threads:
 what is written once is never changed.
 

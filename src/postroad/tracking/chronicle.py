@@ -211,7 +211,7 @@ class Chronicle:
         self._open.lines += 1
 
     def delayed(self, batch: Batch, rows: Rows, now: int) -> None:
-        """Count the latencies of rows that were handed to a socket."""
+        """Count the latencies of rows that were written to a socket."""
         if batch.run is not None and len(rows) == len(batch.ids):
             self._sketch.add_run(batch.run[1], len(rows), now)
         elif len(rows) == 1:
@@ -253,7 +253,7 @@ class Chronicle:
         self.neighbours.forget(before)
 
     def gaps(self, since: int) -> tuple[Gap, ...]:
-        """From a time on: when somebody was there who is forgotten for want of room, so that filters are not asked."""
+        """Return the gaps since a time: stays that were forgotten for lack of room, about which filters are not asked."""
         forgotten = (presence.forgotten_until(since) for presence in (self.subscriptions, self.neighbours))
         return tuple(Gap(since, until + 1, FORGOTTEN) for until in forgotten if until is not None)
 
@@ -291,7 +291,7 @@ class Chronicle:
 
     @property
     def open_bytes(self) -> int:
-        """Memory of the open chapter: what it grows by is for its recorder to bound."""
+        """Memory of the open chapter: its recorder bounds what it grows by."""
         return self._open_shed_bytes + _LINE_BYTES * self._open.lines
 
     @property

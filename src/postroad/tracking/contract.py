@@ -99,7 +99,7 @@ class Recorder(Protocol):
 
     @event(9)
     def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
-        """The rows were dropped on their way to other brokers; `link` is 0 where no link was the cause.
+        """The rows were dropped on their way to other brokers; `link` is 0 if no link was the cause.
 
         Some reasons end nothing (`tracking.reasons`): the rows went another way, or wait for one.
         """
@@ -107,7 +107,7 @@ class Recorder(Protocol):
 
     @event(15)
     def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
-        """A message that entered here bears a foreign id."""
+        """A message that entered here has a foreign id."""
         return
 
     @event(10)
@@ -160,8 +160,8 @@ class TrackingStatistics(NamedTuple):
         recorded: elementary records (accepted, arrived, relayed, delivered, ...) so far.
         open_histories: histories (or blocks) that take records now.
         open_entries: records in them.
-        held_bytes: memory of all that is open, or handed over and not released.
-        jobs: jobs handed over so far.
+        held_bytes: memory of all that is open, or passed to the writer and not released.
+        jobs: jobs passed to the writer so far.
         pending_jobs: those not released.
         singles: records of late ids and of ids out of tolerance so far.
         early_seals: how often the memory budget sealed before time or size did.
@@ -194,7 +194,7 @@ class TrackingRecorder(Recorder, Protocol):
         """The job's segments are stored (or given up): the recorder forgets what they were made of."""
 
     def findings(self, identity: MessageId, now: int) -> Findings:
-        """What is known of an id from all that is open, or handed over and not released."""
+        """What is known about an id from all that is open, or passed to the writer and not released."""
 
     def statistics(self) -> TrackingStatistics:
         """What it holds and did."""

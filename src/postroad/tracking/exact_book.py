@@ -97,7 +97,7 @@ def _expand(copied: Words, runs: Words, out: Words) -> None:
 
 
 def _anonymous(ids: Words) -> tuple[int, int, int]:
-    """What stands for a batch that is not known as a run; no run has a size below 0."""
+    """The entry of a batch that is not known as a run; no run has a size below 0."""
     return id(ids), 0, -1
 
 
@@ -272,7 +272,7 @@ class Book:
             yield code >> 32, code & 0xFFFFFFFF
 
     def _places(self, head: np.uint64, tail: np.uint64) -> NDArray[np.int64]:
-        """Where an id stands among those of all blocks.
+        """Return the place of an id among those of all blocks.
 
         Runs are not laid out for that: a question is asked on the loop, and a full book has some millions of ids.
         """

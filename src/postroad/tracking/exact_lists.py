@@ -1,7 +1,7 @@
 """Lists of the exact record: what was reported of many rows, distributed to them.
 
-Entries come in order of their numbers: each list is then ascending without being sorted, and doubles stand next to each
-other.
+Entries come in order of their numbers: each list is then ascending without being sorted, and duplicates are next to
+each other.
 
 Entries and rows are the book's own numbers of places; nothing from outside is an index here. Sizes are summed in 64
 bits.

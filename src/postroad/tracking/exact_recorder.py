@@ -77,7 +77,7 @@ class ExactRecorder(ChronicledRecorder):
         self._book.take(batch.ids, link, batch.run)
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
-        """The rows were handed to a link."""
+        """The rows were written to a link."""
         self._book.enter(batch.ids, rows, RELAYED, link, batch.run)
 
     def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
@@ -85,7 +85,7 @@ class ExactRecorder(ChronicledRecorder):
         self._book.enter(batch.ids, rows, QUEUED, subscription, batch.run)
 
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
-        """The rows were handed to the socket of a subscription."""
+        """The rows were written to the socket of a subscription."""
         self._book.enter(batch.ids, rows, DELIVERED, subscription, batch.run)
         self.chronicle.delayed(batch, rows, now)
 
@@ -132,7 +132,7 @@ class ExactRecorder(ChronicledRecorder):
         self.chronicle.release(number)
 
     def findings(self, identity: MessageId, now: int) -> Findings:
-        """What is known of an id that is not released yet."""
+        """What is known about an id that is not released yet."""
         told: dict[int, set[int]] = {}
         books = [*self._pending.values(), self._book]
         for book in books:

@@ -37,7 +37,7 @@ MEAN_RUN = 8
 
 @kernel("int64(int64[:, ::1], int32[::1], int64[:, ::1])", allocates=False)
 def _stretches(entries: Ints, rows: NDArray[np.int32], out: Ints) -> Int:
-    """Entries as (kind, number, begin, end) of places that follow each other; how many, or -1 where there is no room.
+    """Entries as (kind, number, begin, end) of places that follow each other; how many, or -1 if there is no room.
 
     Rows of an entry that do not rise make more stretches, and nothing else.
     """
@@ -83,7 +83,7 @@ def _rise(heads: Words, tails: Words, counts: Ints) -> Truth:
 
 @kernel("int64(int64[:, ::1], int64, int64[::1], int64[::1], int64[:, ::1])", allocates=False)
 def _grow(stretches: Ints, kind: Int, index: Ints, first: Ints, nodes: Ints) -> Int:
-    """A tree of lists: what is told of a piece moves it from its list to the one with one number more.
+    """A tree of lists: a report about a piece moves it from its list to the one with one number more.
 
     Args:
         stretches: (kind, number, begin, end), in order of their numbers; begin and end count pieces.
@@ -129,7 +129,7 @@ def _spell(nodes: Ints, chosen: Ints, offsets: Ints, numbers: Ints) -> None:
 
 
 def runs_of(book: Book, least_rows: int = LEAST_ROWS) -> PassageRuns | None:
-    """The rows of a book as runs; none where it is small, or its messages did not come as runs, each once."""
+    """The rows of a book as runs; none if it is small, or its messages did not come as runs, each once."""
     runs = book.runs()
     if runs is None or book.count < least_rows:
         return None

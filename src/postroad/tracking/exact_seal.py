@@ -2,7 +2,7 @@
 
 Three steps. Ids are put in order of (origin, time, publisher, counter). Equal ids are folded into one row, or several
 where the message came from several neighbours. Entries, in order of their numbers, are dealt out to the rows: each list
-is then ascending without being sorted, and doubles stand next to each other.
+is then ascending without being sorted, and duplicates are next to each other.
 
 Places are numbers of ids in the book, from 0 on; ids from outside are compared and ordered, and never become an index.
 """

@@ -162,7 +162,7 @@ def evidence_of(
     neighbours: Sequence[int] = (),
     subscriptions: Sequence[int] = (),
 ) -> FilterEvidence:
-    """Ask all filters of one broker that may know of an id.
+    """Ask all filters of one broker that may know about an id.
 
     Args:
         segments: filters of the broker; those of other origins and times are passed over.

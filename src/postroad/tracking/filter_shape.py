@@ -1,4 +1,4 @@
-"""The shape of the filters of `bloom`, from whatever an operator knows of it."""
+"""The shape of the filters of `bloom`, from whatever an operator knows about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one broker's record says of one message: the evidence that a reconstruction is made of."""
+"""What one broker's record says about one message: the evidence that a reconstruction is made of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Hit(NamedTuple):
     """A positive answer.
 
     Attributes:
-        number: the neighbour or subscription it is about; 0 where it is about the broker itself.
+        number: the neighbour or subscription it is about; 0 if it is about the broker itself.
         doubt: the probability that an id that never was here gets this answer; 0 for an exact record.
         time_from: the window of id times of the record that answered.
         time_to: its end.
@@ -51,7 +51,7 @@ class Gap(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """All that one broker knows of one id.
+    """All that one broker knows about one id.
 
     Attributes:
         broker: whose record it is.
@@ -113,7 +113,7 @@ class Findings(NamedTuple):
 
     @property
     def is_back(self) -> bool:
-        """Whether a consumer has given the message back, and it waits to be handed out again when the record ends."""
+        """Whether a consumer has given the message back, and it waits to be delivered again when the record ends."""
         # A crash may lose the count that tells a delivery after it from the first one, but no acknowledgement.
         done = {hit.number for hit in self.acknowledged} | {drop.subscription for drop in self.dropped}
         return is_back(self.dropped) and any(hit.number not in done for hit in self.queued)

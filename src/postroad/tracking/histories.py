@@ -56,7 +56,7 @@ class HistoryRecorder(KeepingRecorder):
         self._runs = 0
         self._with_runs: list[History] = []
         self._mixed: dict[int, np.uint64] = {}
-        # What was handed to links since messages last came in: ids, and the mixed number of the link.
+        # What was written to links since messages last came in: ids, and the mixed number of the link.
         self._relays: list[tuple[NDArray[np.uint64], np.uint64]] = []
         self._report = np.zeros(REPORT, np.int64)
         self._late = np.zeros(1024, np.int64)
@@ -166,7 +166,7 @@ class HistoryRecorder(KeepingRecorder):
         super().arrived(batch, link, now)
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
-        """The rows were handed to a link; with keys of sets, others may follow."""
+        """The rows were written to a link; with keys of sets, others may follow."""
         if self.settings.relay_keys == "each":
             super().relayed(batch, rows, link, now)
         elif len(rows):
@@ -220,7 +220,7 @@ class HistoryRecorder(KeepingRecorder):
         self._sealed.append(history)
 
     def _seal_old(self, now: int, age: int) -> None:
-        """Seal what has been open for so long: the first in line, as they stand in the order of opening."""
+        """Seal what has been open for this long: the first in line, as they stand in the order of opening."""
         while self._open:
             history = next(iter(self._open.values()))
             # Opened in the future: the clock was set back.
@@ -258,7 +258,7 @@ class HistoryRecorder(KeepingRecorder):
         return self._hand_over_sealed(number, histories, now)
 
     def findings(self, identity: MessageId, now: int) -> Findings:
-        """What is known of an id from what is not released."""
+        """What is known about an id from what is not released."""
         self._settle(now)
         since = identity.time - self.settings.skew
         neighbours = self.chronicle.neighbours.between(since, now)
@@ -294,7 +294,7 @@ class HistoryRecorder(KeepingRecorder):
 
     @abstractmethod
     def _is_pressed(self, now: int) -> bool:
-        """Whether there is so much, or of such an age, that it must be handed over at once."""
+        """Whether there is so much, or of such an age, that it must be passed to the writer at once."""
 
     @abstractmethod
     def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
@@ -304,7 +304,7 @@ class HistoryRecorder(KeepingRecorder):
     def _evidence(
         self, identity: MessageId, neighbours: tuple[int, ...], subscriptions: tuple[int, ...], now: int
     ) -> FilterEvidence:
-        """What the histories that are not released know of an id."""
+        """What the histories that are not released know about an id."""
 
     @abstractmethod
     def _take(

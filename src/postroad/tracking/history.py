@@ -46,7 +46,7 @@ class HistoryName(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class History:
-    """One filter-to-be. `stored` is when a copy of it was last handed over, else when it was opened."""
+    """One filter-to-be. `stored` is when a copy of it was last passed to the writer, else when it was opened."""
 
     name: HistoryName
     slot: int

@@ -57,7 +57,7 @@ def _note_times(
     last = np.int64(-1)
     for at in range(first, first + count):
         time = np.int64(flat[2 * rows[at] + 1] >> TIME_SHIFT)
-        # Ids of one batch mostly bear the same few times.
+        # Ids of one batch mostly have the same few times.
         if time == last:
             continue
         last = time

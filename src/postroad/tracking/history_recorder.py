@@ -27,7 +27,7 @@ __all__ = ["KeepingRecorder"]
 
 # Acknowledgements come one by one: they are collected, and recorded together.
 _ACKNOWLEDGEMENTS = 512
-# One part of so many of the memory budget may be what is kept exactly (what was shed, above all).
+# One part in this many of the memory budget may be what is kept exactly (what was shed, above all).
 _CHRONICLE_SHARE = 4
 
 
@@ -67,7 +67,7 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         self._note(HistoryKind.ARRIVED_FROM, link, batch.ids, rows, now, batch.run)
 
     def relayed(self, batch: Batch, rows: Rows, link: int, now: int) -> None:
-        """The rows were handed to a link."""
+        """The rows were written to a link."""
         self._note(HistoryKind.RELAYED, link, batch.ids, rows, now, _run_of(batch, rows))
 
     def queued(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
@@ -75,7 +75,7 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         self._note(HistoryKind.QUEUED, subscription, batch.ids, rows, now, _run_of(batch, rows))
 
     def delivered(self, batch: Batch, rows: Rows, subscription: int, now: int) -> None:
-        """The rows were handed to the socket of a subscription."""
+        """The rows were written to the socket of a subscription."""
         self._note(HistoryKind.DELIVERED, subscription, batch.ids, rows, now, _run_of(batch, rows))
         self.chronicle.delayed(batch, rows, now)
 
@@ -156,7 +156,7 @@ class KeepingRecorder(ChronicledRecorder, ABC):
 
     @abstractmethod
     def findings(self, identity: MessageId, now: int) -> Findings:
-        """What is known of an id from what is not released."""
+        """What is known about an id from what is not released."""
 
     @abstractmethod
     def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:

@@ -1,4 +1,4 @@
-"""What a sealed history becomes: a filter, with what is known of the history."""
+"""What a sealed history becomes: a filter, with what is known about the history."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def segment_of(
     now: int,
     keys: NDArray[np.uint64] | None = None,
 ) -> FilterSegment:
-    """A filter with what is known of its history."""
+    """A filter with what is known about its history."""
     bounded = history.time_from <= history.time_to
     return FilterSegment(
         *history.name,

@@ -66,9 +66,9 @@ class _Form(NamedTuple):
         name: of the method.
         number: of the event.
         negative: of the event where `positive` is false; 0 without that parameter.
-        places: parameter -> where it stands, in order.
-        about: where the number stands; None for none.
-        texts: where the texts stand.
+        places: parameter -> its place, in order.
+        about: the place of the number; None for none.
+        texts: the places of the texts.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Journaled(Recorder):
             setattr(self, form.name, self._teller(form, getattr(recorder, form.name)))
 
     def _teller(self, form: _Form, tell: Callable[..., None]) -> Callable[..., None]:
-        """Writes an event down, and tells it."""
+        """Writes an event to the journal, then reports it."""
         positive = form.places.get("positive")
 
         def told(*said: Any) -> None:
@@ -169,7 +169,7 @@ class Journaled(Recorder):
         self.recorder.release(number)
 
     def findings(self, identity: MessageId, now: int) -> Findings:
-        """What is known of an id that is not stored yet."""
+        """What is known about an id that is not stored yet."""
         return self.recorder.findings(identity, now)
 
     def statistics(self) -> TrackingStatistics:
@@ -188,7 +188,7 @@ def _head(event: int, count: int, number: int, now: int) -> bytes:
 
 
 def turn_entry(now: int) -> bytes:
-    """The entry between two turns of the event loop: all that was reported before `now` stands before it."""
+    """The entry between two turns of the event loop: all that was reported before `now` is before it."""
     return _head(_Mark.TURN_ENDED, 0, 0, now)
 
 

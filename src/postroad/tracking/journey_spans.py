@@ -43,7 +43,7 @@ def journey_spans(journeys: Iterable[tuple[Mapping[str, Any], TraceContext | Non
     """What an exporter sends to `/v1/traces`.
 
     Args:
-        journeys: journeys as `journey_document` tells them, each with the context of its publisher; without one, the
+        journeys: journeys as `journey_document` returns them, each with the context of its publisher; without one, the
             128 bits of the message's id are the trace id.
         version: of Postroad.
     """
@@ -138,7 +138,7 @@ def _about(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Maker:
-    """Makes the spans of one journey: whoever exports it again makes the same."""
+    """Makes the spans of one journey: a second export makes the same."""
 
     def __init__(self, trace: str, message: str, time: int) -> None:
         self._trace = trace

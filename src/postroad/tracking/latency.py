@@ -43,7 +43,7 @@ def _count(ids: NDArray[np.uint64], rows: Rows, now: Int, limits: NDArray[np.int
     last, bucket = np.int64(-1), 0
     for index in range(len(rows)):
         time = np.int64(ids[rows[index], 1] >> TIME_SHIFT)
-        # Ids of one batch mostly bear the same few times.
+        # Ids of one batch mostly have the same few times.
         if time != last:
             last = time
             low, high = 0, len(limits) - 1
@@ -68,14 +68,14 @@ class LatencySketch:
         self._run_counts = [0] * LATENCY_BUCKETS
 
     def add(self, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
-        """Count rows of a batch that were handed to a socket now."""
+        """Count rows of a batch that were written to a socket now."""
         _count(ids, rows, now, self._limits, self._counts)
 
     def add_run(self, tail: int, count: int, now: int) -> None:
         """The same for a run of consecutive ids, by the tail of the first."""
         while count > 0:
             time = tail >> COUNTER_BITS
-            # Those that bear the same time.
+            # Those with the same time.
             alike = min(count, ((time + 1) << COUNTER_BITS) - tail)
             self._run_counts[min(bisect_left(self._limit_list, now - time), LATENCY_BUCKETS - 1)] += alike
             tail += alike

@@ -1,4 +1,4 @@
-"""The recorder `log`: sixteen bytes per record, buffered, handed over when the buffer is full or old.
+"""The recorder `log`: sixteen bytes per record, buffered, passed to the writer when the buffer is full or old.
 
 The baseline that filters are measured against. Simple and exact, and the most to write.
 """

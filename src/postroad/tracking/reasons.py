@@ -14,7 +14,7 @@ __all__ = ["DETOURS", "WAITS_LONG", "Detour", "is_back", "is_held"]
 
 
 class Detour(StrEnum):
-    """Why a message did not go on at once. Other reasons say why it never will."""
+    """Why a message did not continue at once. Other reasons say why it never will."""
 
     # A link gave it back, and it went another way.
     RETURNED = "returned"
@@ -33,14 +33,14 @@ class Detour(StrEnum):
     # It is kept back no longer.
     IN_ORDER = "in order"
     # A consumer of a queue, or a durable subscription, has refused it, or was gone before it had acknowledged it: it is
-    # handed out again.
+    # delivered again.
     COMES_AGAIN = "comes again"
-    # It was handed out again after it came back.
+    # It was delivered again after it came back.
     HANDED_AGAIN = "handed out again"
     # When it entered, its id's time was long over, or still to come: its publisher could not send it before, or has a
     # wrong clock.
     OUT_OF_TIME = "out of time"
-    # It was handed out long after it was stored here: its consumer, or durable subscription, was away.
+    # It was delivered long after it was stored here: its consumer, or durable subscription, was away.
     HANDED_LATE = "handed out late"
     # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
     RETAINED = "retained"
@@ -48,7 +48,7 @@ class Detour(StrEnum):
 
 # To look up texts of the record.
 DETOURS: frozenset[str] = frozenset(Detour)
-# Waits without a bound, as long as they last: a message may be handed on hours after its id's time.
+# Waits without a bound, as long as they last: a message may be relayed hours after its id's time.
 WAITS_LONG: frozenset[str] = frozenset({Detour.HELD, Detour.SENT_ON, Detour.COMES_AGAIN, Detour.OUT_OF_TIME})
 # What begins a wait at a broker, and what ends it.
 _WAITS = (
@@ -65,7 +65,7 @@ def is_held(drops: Iterable[Drop]) -> bool:
 
 
 def is_back(drops: Iterable[Drop]) -> bool:
-    """Whether it came back from a consumer, or a durable subscription, and was not handed out again since then."""
+    """Whether it came back from a consumer, or a durable subscription, and was not delivered again since then."""
     last = _last(drops)
     return last.get(Detour.COMES_AGAIN, -1) > last.get(Detour.HANDED_AGAIN, -1)
 

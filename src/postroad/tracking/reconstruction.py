@@ -30,11 +30,11 @@ __all__ = ["BELIEVED_DOUBT", "Exploration", "Journey", "LostHop", "OpenHop", "Pr
 # a loss: networks lose far less than one message in a thousand hops, so above it a false answer is the likelier reason.
 BELIEVED_DOUBT = 1e-3
 
-# How brokers are chosen: those that a broker on the way says it handed the message to, or all its neighbours.
+# How brokers are chosen: those that a broker on the way says it relayed the message to, or all its neighbours.
 Exploration = Literal["relayed", "neighbours"]
 
 
-# What a gap may hide of a message, by what else is known of it there.
+# What a gap may hide of a message, by what else is known about it there.
 HIDES_ALL = "whether the message came here, where it went on to and who got it"
 HIDES_ACCEPTANCE = "whether the message entered here, where it went on to and who got it"
 HIDES_DELIVERIES = "deliveries here, and hops to brokers that cannot say themselves"
@@ -69,7 +69,7 @@ class Stop(NamedTuple):
 
 
 class LostHop(NamedTuple):
-    """One broker says it handed the message to another, which has a complete record of that time without it."""
+    """One broker says it relayed the message to another, which has a complete record of that time without it."""
 
     broker: int
     neighbour: int
@@ -248,7 +248,7 @@ class _Way:
         seen: set[int] = set()
         self._walk_from(self._roots(), seen)
         if self.stops or self._is_blind(self.id.broker):
-            # Behind several brokers in a row that cannot say: who handed it to the last of them is not known.
+            # Behind several brokers in a row that cannot say: who relayed it to the last of them is not known.
             for one in self._answers.values():
                 if one is not None and one.arrived is not None and one.broker not in seen:
                     blind = [hit for hit in one.arrived_from if self._is_blind(hit.number) and hit.number not in seen]
@@ -284,7 +284,7 @@ class _Way:
         return [self._inferred(self.id.broker, 0, 0, min(doubt for _, doubt in came))] if came else []
 
     def _follow(self, stop: Stop, claim: Hit, onward: list[Stop]) -> None:
-        """A broker on the way says that it handed the message to a neighbour."""
+        """A broker on the way says that it relayed the message to a neighbour."""
         if claim.number not in self._answers or claim.number == stop.parent:
             return
         there = self._answers[claim.number]
@@ -344,7 +344,7 @@ class _Way:
         return broker in self._answers and blind
 
     def _unclaimed(self, seen: set[int]) -> list[PrunedHop]:
-        """Brokers that say they had it, and none on the way says it handed it to them."""
+        """Brokers that say they had it, and none on the way says it relayed it to them."""
         return [
             PrunedHop(one.broker, one.broker, one.arrived.doubt, "no broker on the way handed it on")
             for one in self._answers.values()

@@ -240,7 +240,7 @@ class BatchCost(NamedTuple):
         copies: how many messages went out, to subscriptions and neighbours.
         destinations: to how many sockets they went.
         bytes: of what came in.
-        nanoseconds: from the read of its socket until its bytes were handed to others.
+        nanoseconds: from the read of its socket until its bytes were written.
     """
 
     messages: int
@@ -264,7 +264,7 @@ class Timings(NamedTuple):
 
 
 class Latencies(NamedTuple):
-    """Counts of deliveries by latency (handed to the socket, less the id's time): a sketch that adds up.
+    """Counts of deliveries by latency (written to the socket, less the id's time): a sketch that adds up.
 
     Bucket i holds latencies in (GROWTH ** (i - 1), GROWTH ** i] ms; bucket 0 all up to 1 ms.
     """

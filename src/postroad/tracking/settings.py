@@ -24,7 +24,7 @@ class HistorySettings:
     Attributes:
         tolerance: Ts; ids whose time is further from the broker's clock are kept as single times, outside the range.
         jitter: Tj; the delay of messages on their way, and of deliveries in a queue, that still counts as in time.
-        interval: a history is sealed when it has been open so long. A crash loses no more than this and `linger`
+        interval: a history is sealed when it has been open this long. A crash loses no more than this and `linger`
             together: the paper's Tp.
         hold: the Tn of the brokers that messages come from. Where `interval` is shorter, a filter of fixed shape is
             stored every `interval` but stays open, and what is stored later replaces it (`bloom` alone).

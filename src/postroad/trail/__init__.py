@@ -120,7 +120,7 @@ __all__ = [
     "write_file",
 ]
 
-# Imported when they are first asked for: who reads a trail needs nothing that writes one.
+# Imported when they are first used: readers of a trail need nothing that writes one.
 _LATER = {
     "Backlog": "backlog",
     "BacklogStatistics": "backlog",

@@ -157,7 +157,7 @@ def open_part(folder: Location, part: Part, reads: Reads) -> VerifiedFile:
 
 
 def checkpoint_parts(folder: Path, number: int, broker: int) -> tuple[Part, ...] | None:
-    """The parts of a checkpoint of a broker; None where it is gone or damaged."""
+    """The parts of a checkpoint of a broker; None if it is gone or damaged."""
     path = folder / checkpoint_name(number)
     try:
         return decoded(path.read_bytes(), Checkpoint, path, broker).parts

@@ -71,7 +71,7 @@ RESENT_MS = 5_000
 
 FOREVER = 2**48  # beyond every time that an id can have
 
-# How the names of files begin, or after an erasure go on: with the number of the run that wrote their rows.
+# How the names of files begin, or after an erasure continue: with the number of the run that wrote their rows.
 RUN_IN_NAME = r"(?:^|-of)(\d{12})-"
 _RUN = re.compile(RUN_IN_NAME)
 
@@ -100,7 +100,7 @@ def joined(runs: Iterable[Run], newer: Run) -> tuple[Run, ...]:
 
 
 def run_of_file(path: str) -> int:
-    """The number of the run that the rows of a file are of; 0 where its name does not tell."""
+    """The number of the run that the rows of a file are of; 0 if its name does not tell."""
     found = _RUN.search(path.rpartition("/")[2])
     return int(found[1]) if found else 0
 

@@ -1,4 +1,4 @@
-"""What is known of one id at one broker, gathered from rows of several tables, and given out as findings."""
+"""What is known about one id at one broker, gathered from rows of several tables, and given out as findings."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Evidence:
         self.add(kind, Hit(number, 0.0, self.identity.time, self.identity.time))
 
     def passage(self, row: dict[str, object], run: int = 0) -> None:
-        """A row of `passages`, and the run that wrote it; 0 where that is not known."""
+        """A row of `passages`, and the run that wrote it; 0 if that is not known."""
         arrived_from = row["arrived_from"]
         assert isinstance(arrived_from, int)
         if arrived_from != ADDENDUM and run:

@@ -126,7 +126,7 @@ class VerifiedFile:
 
     @property
     def said(self) -> dict[bytes, bytes]:
-        """What the file says of itself."""
+        """What the file says about itself."""
         return self._file.metadata.metadata or {}
 
     def read(self, columns: Sequence[str], groups: Iterable[int] | None = None) -> Any:

@@ -62,7 +62,7 @@ class Group(msgspec.Struct, array_like=True, frozen=True):
 
     Of tables that are not about messages, origin is 0 and the times are the rows' own. `crc` is the CRC-32 of all bytes
     of the row group: Parquet's own checksums leave out the headers of its pages, and a wrong header makes wrong values
-    of right pages. 0 where it is not known, in trails of earlier versions.
+    of right pages. 0 if it is not known, in trails of earlier versions.
     """
 
     index: int
@@ -78,7 +78,7 @@ class Group(msgspec.Struct, array_like=True, frozen=True):
 class FileEntry(msgspec.Struct, array_like=True, frozen=True):
     """A file as the manifest knows it: where it is, what is in it, and how to tell that it is still the same.
 
-    `crc` is the CRC-32 of the whole file, for readers of whole files; 0 where it is not known.
+    `crc` is the CRC-32 of the whole file, for readers of whole files; 0 if it is not known.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""Rows of `filters`: as segments, and what they say of an id. What is damaged is left out, and counted."""
+"""Rows of `filters`: as segments, and what they say about an id. What is damaged is left out, and counted."""
 
 from __future__ import annotations
 

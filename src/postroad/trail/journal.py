@@ -343,7 +343,7 @@ def _is_cut_off(data: bytes, place: int) -> bool:
 
 
 def _entry(data: bytes, place: int) -> tuple[int, int] | None:
-    """Where an entry's bytes begin and end; None where they are not what was written."""
+    """Where an entry's bytes begin and end; None if they are not what was written."""
     if place + _HEAD.size > len(data):
         return None
     length, crc = _HEAD.unpack_from(data, place)

@@ -140,7 +140,7 @@ class Ledger:
     def begin_again(self, run: Run, begun: int, reached: int = 0) -> Run:
         """Begin a run after one whose record is gone, in whole or in part, and say what is missing.
 
-        Numbers go on after those that were given: should the changes come back, all of them fit together.
+        Numbers continue after those that were given: should the changes come back, all of them fit together.
 
         Args:
             run: as it stood when it was last known to be there.
@@ -211,7 +211,7 @@ class Ledger:
         raise TrailConflictError(f"{self.folder}: others changed the manifest {MAX_ATTEMPTS} times in the meantime")
 
     def _checksum(self, number: int) -> int:
-        """The checksum of the file of a change, for the next to name; 0 where there is no such change."""
+        """The checksum of the file of a change, for the next to name; 0 if there is no such change."""
         try:
             return zlib.crc32((self.folder / change_name(number)).read_bytes())
         except OSError:
@@ -262,7 +262,7 @@ class Ledger:
             doomed=self._doomed(state),
             previous=self._checksum(state.number),
         )
-        # Whoever else made a checkpoint of this number made it from the same changes.
+        # Another process that made a checkpoint of this number made it from the same changes.
         path = self.folder / checkpoint_name(state.number)
         if create_once(path, encoded(found)) and state.number and not self._has(state.number):
             # The trail was moved, deleted or replaced while this was written: alone, it would pass for all of it.
@@ -292,7 +292,7 @@ class Ledger:
 
 
 def refuse_other_version(state: Pinned) -> None:
-    """Write nothing where a Postroad of another format did.
+    """Refuse to write where a Postroad of another format did.
 
     Raises:
         TrailError: one did.

@@ -140,7 +140,7 @@ class StoredPath:
         return int(info.mtime_ns // 1_000_000)
 
     def iterdir(self) -> Iterator[StoredPath]:
-        """What is in a folder; nothing where there is no folder."""
+        """What is in a folder; nothing if there is no folder."""
         from pyarrow.fs import FileSelector
 
         for info in self._files.get_file_info(FileSelector(self.path, allow_not_found=True)):
@@ -263,12 +263,12 @@ def _file_system(store: _Store, bucket: str) -> Any:
 
 
 def forget_stores() -> None:
-    """Open stores anew when they are next asked: settings in the environment may have changed."""
+    """Open stores again when they are next asked: settings in the environment may have changed."""
     _file_system.cache_clear()
 
 
 def store_away(place: object, error: OSError) -> TrailError:
-    """What is said of a store that does not answer, or refuses."""
+    """What is said about a store that does not answer, or refuses."""
     first = str(error).partition("\n")[0]
     return TrailError(f"{place}: the store does not answer, or refuses ({first}); try again, or look at its settings")
 

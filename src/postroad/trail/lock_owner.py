@@ -1,7 +1,7 @@
 """Who writes to a trail now, as the files of their locks say (`locks/broker=N.lock`).
 
-For people, and for whoever looks for a broker to ask. Nothing is decided by it: a broker that was killed leaves its
-file behind, and process ids repeat.
+For people, and for commands that look for a broker to ask. Nothing is decided by it: a broker that was killed leaves
+its file behind, and process ids repeat.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def lock_path(root: Path, broker: int) -> Path:
 
 
 def read_owner(file: int) -> LockOwner | None:
-    """The owner in an open file; None where there is none, or what is there is not an owner."""
+    """The owner in an open file; None if there is none, or what is there is not an owner."""
     try:
         return msgspec.json.decode(os.pread(file, _MOST_BYTES, 0), type=LockOwner)
     except (OSError, msgspec.MsgspecError):

@@ -72,11 +72,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
         run: the new state of the run that wrote it.
         holes: times for which the record turned out not to be complete.
         retained_since: id times before this are deleted.
-        previous: CRC-32 of the file of the change before; 0 where there is none.
+        previous: CRC-32 of the file of the change before; 0 if there is none.
         lost: the writer found the changes from this number up to its own gone, and says in `holes` what that means;
-            0 where none were.
+            0 if none were.
         reached: this change, or one before it, may have something that was observed after `run.through`, up to this
-            time: of filters that were full while older ones were still open. 0 where none has.
+            time: of filters that were full while older ones were still open. 0 if none has.
     """
 
     number: int
@@ -99,7 +99,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
         path: from the folder of the manifests.
         tables: how many entries it has of each table.
         numbers: the range of numbers for each table that keeps one.
-        sums: the CRC-32 of each row group; empty where it is not known.
+        sums: the CRC-32 of each row group; empty if it is not known.
     """
 
     day: int

@@ -29,7 +29,7 @@ UNCONFIRMED = "cannot be told from one of another trail: neither the manifests n
 
 
 class Link(NamedTuple):
-    """A change as its file has it: None where that cannot be read; `crc` is the checksum of the whole file."""
+    """A change as its file has it: None if that cannot be read; `crc` is the checksum of the whole file."""
 
     number: int
     change: Change | None
@@ -80,7 +80,7 @@ class Chain:
         return self._confirmed(self._without_foreign(links), after)
 
     def breaks(self, after: int, links: list[Link], head: int) -> set[int]:
-        """How many readable changes stand before each place where some are missing that is not noted yet."""
+        """How many readable changes are before each place where some are missing that is not noted yet."""
         broken: set[int] = set()
         told = [(link.change.lost, link.number) for link in links if link.change is not None and link.change.lost]
         readable, expected = 0, after + 1
@@ -154,7 +154,7 @@ class Chain:
         return [link._replace(change=None) if place in strangers else link for place, link in enumerate(links)]
 
     def _read(self, path: Location, kind: type[Kind], number: int, *, quiet: bool = False) -> tuple[Kind | None, int]:
-        """A manifest file and its checksum; None where it is not there, damaged, or of another number than its name.
+        """A manifest file and its checksum; None if it is not there, damaged, or of another number than its name.
 
         What is wrong with it is noted, unless `quiet`.
         """

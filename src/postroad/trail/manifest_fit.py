@@ -37,7 +37,7 @@ def pin_fitting(root: Location, broker: int, reads: Reads | None = None) -> Pinn
     pinned = pin(root, broker, reads)
     problem = _misfit(root, pinned)
     if problem:
-        # A broker that goes on may have written a file and not named it yet: it has by now, if it lives.
+        # A broker that continues may have written a file and not named it yet: it has by now, if it lives.
         again = pin(root, broker, reads)
         if again.number != pinned.number:
             pinned, problem = again, _misfit(root, again)
@@ -94,7 +94,7 @@ def _at_both_ends(pinned: Pinned) -> list[FileEntry]:
 
 
 def _unnamed(root: Location, pinned: Pinned) -> str:
-    """A file of messages that lies here and that the manifest does not name; empty where there is none."""
+    """A file of messages that lies here and that the manifest does not name; empty if there is none."""
     entries, unread = pinned.all_entries()
     if unread:
         # It may be named there; that it cannot be read is a hole of its own.

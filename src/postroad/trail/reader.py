@@ -135,14 +135,14 @@ class Trail:
         skew: int = DEFAULT_SKEW_MS,
         living: Run | None = None,
     ) -> Findings:
-        """All that the record of one broker says of an id.
+        """All that the record of one broker says about an id.
 
         Args:
             broker: whose record.
             identity: the message.
             tolerance: how long after the id's time, in ms, the broker may have seen it first.
             skew: how far, in ms, the broker's clock may be from the id's.
-            living: the run that goes on, with the time through which whoever asks knows what is not written yet.
+            living: the run that continues, with the time through which the caller knows what is not written yet.
         """
         window = identity.time - skew, identity.time + tolerance + skew
         # A run that the manifest does not know covers nothing here, whatever its broker believes.

@@ -94,7 +94,7 @@ def _outlived(entry: FileEntry, kept: int) -> bool:
 
 
 def _is_needed(entry: FileEntry, state: Pinned) -> bool:
-    """Publishers of the run that goes on were named when they came, perhaps long ago."""
+    """Publishers of the run that continues were named when they came, perhaps long ago."""
     return entry.table == "names" and bool(state.runs) and entry.time_to >= state.runs[-1].since
 
 

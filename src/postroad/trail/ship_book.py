@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PutFile", "ShipBook"]
 
-# Lines beyond those that are needed, before the file is written anew.
+# Lines beyond those that are needed, before the file is written again.
 _SPARE_LINES = 10_000
 
 
@@ -114,7 +114,7 @@ class ShipBook:
             self._rewrite()
 
     def forget(self) -> None:
-        """Begin anew: it was about another place."""
+        """Begin again: it was about another place."""
         self.put, self.doomed, self.lacking = {}, {}, set()
         self._rewrite()
 

@@ -355,7 +355,7 @@ class Shipper:
         return self._size_there(entry.path) == entry.size
 
     def _size_there(self, path: str) -> int:
-        """Bytes of a file of the store; -1 where there is none."""
+        """Bytes of a file of the store; -1 if there is none."""
         try:
             return self._asked(lambda: size_of(self._to / path))
         except FileNotFoundError:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STANDING", "Standing", "standing_holes"]
 
-# `SubscriptionChanges.begins` and `LinkChanges.up`: it began earlier and goes on.
+# `SubscriptionChanges.begins` and `LinkChanges.up`: it began earlier and continues.
 STANDING = 2
 
 

@@ -26,7 +26,7 @@ __all__ = ["stored_manifests", "unnamed_files"]
 
 
 def unnamed_files(place: Location, state: Pinned) -> list[str]:
-    """The paths of such files, by the manifest as it is here; none where that cannot be read whole, or is older.
+    """The paths of such files, by the manifest as it is here; none if that cannot be read whole, or is older.
 
     Lists one folder of the store after the other, and holds the names of one day.
 

@@ -1,7 +1,7 @@
 """Workload files: scenarios as TOML, so that users can bring their own (`docs/lab.md` has the format).
 
 A file names one of the scenarios of the lab and its settings, or describes its own groups of subscribers and
-publishers. Their texts may contain `{name}`: a value that `[values]` describes, drawn anew for each subscriber or
+publishers. Their texts may contain `{name}`: a value that `[values]` describes, drawn again for each subscriber or
 message.
 """
 

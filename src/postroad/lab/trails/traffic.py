@@ -110,7 +110,7 @@ class TrailTraffic:
         )  # fmt: skip
 
     def passages(self, messages: Slice, broker: int) -> Passages:
-        """Return what the exact record of one broker says of a slice."""
+        """Return what the exact record of one broker says about a slice."""
         rows = np.flatnonzero(messages.visited[:, broker])
         origin = messages.origin[rows]
         subscriptions = self.delivered(messages, rows, broker)

@@ -96,5 +96,5 @@ class BitReader:
         return left < 8 and not self.peek(self.at, left)
 
     def place(self) -> str:
-        """Where the reader stands."""
+        """The offset of the reader."""
         return f"offset {self._start + self.at // 8}, bit {self.at % 8}"

@@ -187,7 +187,7 @@ def _ladder(thresholds: tuple[float, ...]) -> NDArray[np.float64]:
 
 
 def message_categories(batch: Batch, scheme: Scheme) -> Categories:
-    """The categories of each message of a batch. A category may stand there twice."""
+    """The categories of each message of a batch. A category may occur twice."""
     thresholds = _ladder(scheme.thresholds)
     offsets = np.empty(len(batch) + 1, np.int64)
     out = np.empty(_ROOM_PER_MESSAGE * len(batch), np.uint64)

@@ -177,7 +177,7 @@ def _pieces(name: str, operator: Operator, operand: Any, gram: int) -> Iterable[
 
 
 def _runs(operator: Operator, operand: Any) -> tuple[list[bytes], bool, bool]:
-    """The literal runs of a pattern, and whether the first stands at the start of the text and the last at its end."""
+    """The literal runs of a pattern, and whether the first is at the start of the text and the last at its end."""
     if operator == Operator.LIKE:
         return _literal_runs(operand), True, True
     return [_utf8(operand)], operator == Operator.PREFIX, operator == Operator.SUFFIX

@@ -333,7 +333,7 @@ class _Source:
         return count
 
     def entry(self, kind: Entry) -> Any:
-        """The next thing that stands in a dictionary."""
+        """Read the next entry of a dictionary."""
         entries = self._dictionaries[kind]
         index = self._reader.take(index_width(len(entries)), "a row")
         if index >= len(entries):

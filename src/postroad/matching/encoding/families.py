@@ -51,7 +51,7 @@ ANY_TYPE = (EXISTS_TEXT, EXISTS_NUMBER, EXISTS_BOOLEAN, EXISTS_BYTES)
 # The sharp scheme.
 BELOW, ABOVE = 9, 10  # value: the threshold's place in the ladder
 PREFIX, SUFFIX, GRAM = 11, 12, 13  # value: the bytes, packed
-# Topics: these have no name, and the word 0 stands in the place of its hash.
+# Topics: these have no name, and the word 0 is in the place of its hash.
 TOPIC = 14  # value: hash of the whole topic
 LEVEL = 15  # value: hash of the level, mixed with its place
 DEPTH = 16  # value: the number of levels

@@ -1,4 +1,4 @@
-"""The operands of constraints as fields: plain bits, or things that stand in a dictionary.
+"""The operands of constraints as fields: plain bits, or entries of a dictionary.
 
 Writing a constraint is listing its fields; reading it is asking a source for them one by one.
 """
@@ -44,7 +44,7 @@ class Source(Protocol):
         """The next number of distinct entries of a dictionary."""
 
     def entry(self, kind: Entry) -> Any:
-        """The next thing that stands in a dictionary."""
+        """Read the next entry of a dictionary."""
 
 
 # A field is a number of some width, or an entry of a dictionary.
@@ -60,7 +60,7 @@ _SET_COUNT_BITS = 16  # values of one IN
 _ESCAPE = "\\"  # of LIKE patterns in their canonical text
 # The normal form makes NOT (a AND b) of (a AND b) = FALSE, which is one level deeper.
 _TEST_NESTING = MAX_NESTING + 1
-_BOUND_BITS, _NO_BOUND, _OPEN, _CLOSED = 2, 0, 1, 2  # how a bound of a range stands
+_BOUND_BITS, _NO_BOUND, _OPEN, _CLOSED = 2, 0, 1, 2  # the kind of a bound of a range
 
 
 def fields(constraint: Constraint) -> Iterator[Field]:

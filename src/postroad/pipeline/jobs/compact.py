@@ -1,7 +1,7 @@
 """`compact`: the brokers' passages into journeys, small files into large ones, small filters into fuller ones.
 
 Nothing is edited in place. The job writes new files beside the old ones, and compares the answers of both on a sample
-of ids. Then the manifests add the new files and drop the old ones. Readers that pinned an earlier manifest go on
+of ids. Then the manifests add the new files and drop the old ones. Readers that pinned an earlier manifest continue
 reading the old files, which are deleted after a grace period. A run that dies before it commits has changed nothing.
 One that dies while it commits is finished by the next.
 """

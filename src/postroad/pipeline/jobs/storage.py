@@ -160,7 +160,7 @@ def _by_kind(rows: Any, entries: Any) -> tuple[int, int]:
 
 
 def _listed(rows: Any, name: str, width: int) -> int:
-    """How many numbers of so many bytes are in the packed lists of a column."""
+    """How many numbers of this many bytes are in the packed lists of a column."""
     return _sum(pc.binary_length(rows.column(name).cast(pa.binary()))) // width
 
 
@@ -197,7 +197,7 @@ def tabulated(costs: Mapping[Place, Cost]) -> Any:
 
 
 def _over(above: float, below: int) -> float | None:
-    """A ratio; none where there is nothing to divide by, as of a broker that sealed filters and saw no message."""
+    """A ratio; none if there is nothing to divide by, as of a broker that sealed filters and saw no message."""
     return above / below if below else None
 
 

@@ -24,7 +24,7 @@ class ConnectedClient(NamedTuple):
         version: of the protocol, as agreed.
         terms: what holds for every session.
         send: sends bytes to the client.
-        fail: tells the client what was wrong, and closes.
+        fail: sends an ERROR to the client, and closes.
         who: names the client in logs.
     """
 
