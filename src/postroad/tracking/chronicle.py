@@ -253,7 +253,7 @@ class Chronicle:
         self.neighbours.forget(before)
 
     def gaps(self, since: int) -> tuple[Gap, ...]:
-        """Return the gaps since a time: stays that were forgotten for lack of room, about which filters are not asked."""
+        """Return the gaps since a time: stays forgotten for lack of room, about which filters are not asked."""
         forgotten = (presence.forgotten_until(since) for presence in (self.subscriptions, self.neighbours))
         return tuple(Gap(since, until + 1, FORGOTTEN) for until in forgotten if until is not None)
 
