@@ -12,9 +12,18 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from postroad.kernels.functions import KERNELS
+from postroad.kernels.sources import kernel_modules
 from postroad.kernels.targets import PORTABLE, interface
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from postroad.kernels.functions import Kernel
 
 INSIDE = "postroad/machine_code"
 
@@ -27,14 +36,25 @@ def compile_kernels(cache: Path, level: str) -> None:
     subprocess.run([sys.executable, "-P", "-c", program, "warm"], env={**os.environ, **target}, check=True)
 
 
-def machine_code(cache: Path, level: str) -> dict[str, bytes]:
-    """The files of a cache, under the names by which any processor of the level finds them."""
+def machine_code(cache: Path, level: str, kernels: Iterable[Kernel]) -> dict[str, bytes]:
+    """The machine code of kernels, under the names by which any processor of the level finds it.
+
+    A cache also holds older states of kernels, and code for other processors: these are left out.
+    """
     found = {}
-    for path in sorted(cache.glob("*@*/*")):
-        kernel, _, tag = path.name.partition(f".{level}-")
-        if tag.endswith(f".{interface()}"):
-            found[f"{INSIDE}/{path.parent.name}/{kernel}.{level}.{interface()}"] = path.read_bytes()
+    for kernel in kernels:
+        paths = sorted((cache / kernel.folder).glob(kernel.file(f"{level}-*.{interface()}")))
+        if not paths:
+            raise SystemExit(f"{kernel.name} was not compiled for {level} in {cache}")
+        found[f"{INSIDE}/{kernel.folder}/{kernel.file(f'{level}.{interface()}')}"] = paths[0].read_bytes()
     return found
+
+
+def every_kernel() -> list[Kernel]:
+    """All kernels of the package."""
+    for module in kernel_modules():
+        import_module(module)
+    return list(KERNELS)
 
 
 def with_files(pure: Path, files: dict[str, bytes], tag: str) -> Path:
@@ -71,7 +91,7 @@ def main(folder: Path, cache: Path) -> int:
     python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     tag = f"{python}-{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
     pure = max(folder.glob("postroad-*-py3-none-any.whl"), key=lambda path: path.stat().st_mtime)
-    files = machine_code(cache, level)
+    files = machine_code(cache, level, every_kernel())
     made = with_files(pure, files, tag)
     print(f"{made}: {len(files)} kernels for {level}")
     return 0

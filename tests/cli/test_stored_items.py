@@ -1,13 +1,21 @@
-"""What `postroad queues show` and `postroad subscriptions show` print of an item."""
+"""What commands print of a broker's queues, durable subscriptions and sessions, and whom they name as the operator."""
 
 from __future__ import annotations
 
+import asyncio
+import getpass
+import os
 from typing import TYPE_CHECKING
 
+import pytest
+
+from postroad.cli.admin_requests import operator_name
 from postroad.cli.stored_items import echo_fields
+from tests.cli.programs import Outcome, here
+from tests.server import scene
 
 if TYPE_CHECKING:
-    import pytest
+    from pathlib import Path
 
 
 def test_times_are_printed_for_people_and_nothing_as_such(capsys: pytest.CaptureFixture[str]) -> None:
@@ -20,3 +28,42 @@ def test_times_are_printed_for_people_and_nothing_as_such(capsys: pytest.Capture
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+
+
+def test_empty_list_is_said_to_be_empty_and_stays_empty_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, tuple[Outcome, Outcome]] = {}
+
+    async def look() -> None:
+        async with scene.service(tmp_path, admin_port=0) as broker:
+            for kind in ("sessions", "queues", "subscriptions"):
+                asked = (kind, "list", "--admin", str(broker.admin_port))
+                plain = await asyncio.to_thread(here, monkeypatch, *asked)
+                told[kind] = plain, await asyncio.to_thread(here, monkeypatch, *asked, "--json")
+
+    scene.run(look)
+    assert {plain.out for plain, _ in told.values()} == {""}
+    assert told["sessions"][0].err == "postroad: no client is connected\n"
+    assert told["queues"][0].err == "postroad: there are no queues\n"
+    assert "there are no durable subscriptions" in told["subscriptions"][0].err
+    assert {(as_json.out, as_json.err) for _, as_json in told.values()} == {("", "")}
+
+
+def test_nobody_at_the_default_address_is_told_how_a_broker_gets_an_admin_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nobody listens there: port 1 needs root and is used by no service of today.
+    told = here(monkeypatch, "sessions", "list", "--admin", "127.0.0.1:1")
+    assert told.code == 2
+    assert "started with --admin-port" in told.err
+
+
+@pytest.mark.parametrize("error", [KeyError("uid not found"), OSError("no username")])
+def test_operator_without_a_name_is_named_by_number(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def nameless() -> str:
+        raise error
+
+    # As for a user who is in no list of users: KeyError before Python 3.13, OSError from then on.
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    assert operator_name() == f"user {os.getuid()}"

@@ -253,6 +253,10 @@ def test_message_that_is_not_written_yet_is_asked_of_the_broker_that_writes_the_
     assert "not on the trail yet; asked the broker at http://127.0.0.1:" in written.err
     assert unknown.code == 1
     assert "the brokers that run do not know it" in unknown.err
+    # Its broker has stopped and has written everything: nothing can come any more.
+    ruled_out = here(monkeypatch, "trace", unknown.out.split()[0], *trail)
+    assert "never accepted, certain" in ruled_out.out
+    assert ruled_out.err == ""
 
 
 def test_message_that_is_not_written_yet_is_told_when_it_will_be_where_nobody_can_be_asked(

@@ -165,7 +165,7 @@ def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "publisher-numbers").write_text("not a number")
     with pytest.raises(ReservationError, match="publisher-numbers: cannot read"):
         Service(BrokerConfig(data=str(tmp_path)))
-    with pytest.raises(ReservationError, match="name another data directory"):
+    with pytest.raises(ReservationError, match=r"publisher-numbers cannot be made \(File exists\); name another one"):
         Service(BrokerConfig(data=str(tmp_path / "publisher-numbers")))
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         ),
         ('[[store.retain]]\ntopic = "orders..a"', r"\[store.retain\]: topic 'orders..a': "),
         ('port = "61613"', r"at the top: port: Expected `int`, got `str` "),
+        ('[tls]\ncertificate = "a.pem"', r"\[tls\]: key is missing "),
         ("[limits]\nsessions = -1", r"\[limits\]: sessions: Expected `int` >= "),
     ],
 )

@@ -149,7 +149,11 @@ def test_a_network_asks_for_logins_and_tokens_over_tls_and_takes_a_change_of_its
             assert (shown.code, shown.err) == (1, "")
         assert here(monkeypatch, "network", "status", str(plan)).code == 0
         for named in (f"{plan}:1", str(plan), f"{plan.with_suffix('.network')}:1"):
-            assert here(monkeypatch, "sessions", "list", "--admin", named) == (0, "", "")
+            assert here(monkeypatch, "sessions", "list", "--admin", named) == (
+                0,
+                "",
+                "postroad: no client is connected\n",
+            )
         other = here(monkeypatch, "queues", "list", "--admin", f"{plan}:7")
         assert (other.code, f"name one of its brokers, such as {plan}:1" in other.err) == (2, True)
         seen = here(monkeypatch, "top", str(plan), "--once", "--interval", "0.1", "--json")

@@ -8,6 +8,8 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.structure.repository import ROOT
 
 if TYPE_CHECKING:
@@ -41,12 +43,24 @@ def test_wheel_with_more_files_is_installed_and_checked_by_pip(tmp_path: Path) -
     assert (target / "trial" / "code" / "one").read_bytes() == b"\x00\x01"
 
 
-def test_machine_code_is_renamed_for_its_level(tmp_path: Path) -> None:
+def test_machine_code_of_a_wheel_is_found_by_any_processor_of_its_level(tmp_path: Path) -> None:
     making = tool()
-    folder = tmp_path / "postroad.x@0123456789abcdef"
+    kernel = making.every_kernel()[0]
+    folder = tmp_path / kernel.folder
     folder.mkdir()
-    (folder / f"scan-12.x86-64-v3-89abcdef.{making.interface()}").write_bytes(b"code")
-    (folder / f"scan-12.znver3-89abcdef.{making.interface()}").write_bytes(b"another processor's")
-    assert making.machine_code(tmp_path, "x86-64-v3") == {
-        f"postroad/machine_code/{folder.name}/scan-12.x86-64-v3.{making.interface()}": b"code"
+    # As the compiler names them: for one kind of processor, in one state of the sources.
+    (folder / kernel.file(f"x86-64-v3-89abcdef.{making.interface()}")).write_bytes(b"code")
+    (folder / kernel.file(f"znver3-89abcdef.{making.interface()}")).write_bytes(b"another processor's")
+    older = tmp_path / f"{kernel.folder[:-1]}x"
+    older.mkdir()
+    (older / kernel.file(f"x86-64-v3-89abcdef.{making.interface()}")).write_bytes(b"older code")
+    assert making.machine_code(tmp_path, "x86-64-v3", [kernel]) == {
+        f"postroad/machine_code/{kernel.folder}/{kernel.file(f'x86-64-v3.{making.interface()}')}": b"code"
     }
+
+
+def test_wheel_without_the_machine_code_of_a_kernel_is_refused(tmp_path: Path) -> None:
+    making = tool()
+    kernel = making.every_kernel()[0]
+    with pytest.raises(SystemExit, match=f"{kernel.name} was not compiled for x86-64-v3"):
+        making.machine_code(tmp_path, "x86-64-v3", [kernel])

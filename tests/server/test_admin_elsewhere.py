@@ -116,7 +116,7 @@ def test_commands_speak_to_an_endpoint_over_tls(tmp_path: Path, monkeypatch: pyt
             assert "unverified:ann" in listed.out
             assert "mine  a.> where price > 5" in listed.out
             queues = await asyncio.to_thread(here, monkeypatch, "queues", "list", "--admin", address, *shown)
-            assert (queues.code, queues.out, queues.err) == (0, "", "")
+            assert (queues.code, queues.out, queues.err) == (0, "", "postroad: there are no queues\n")
             top = await asyncio.to_thread(
                 here, monkeypatch, "top", address, "--once", "--interval", "0.1", "--json", *shown
             )

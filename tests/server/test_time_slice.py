@@ -40,8 +40,9 @@ thread.join()
 @pytest.mark.skipif(not GRANTS, reason="this system has no slices to ask for")
 def test_the_thread_that_asks_gets_short_slices_and_its_threads_have_usual_ones() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)
-    # It stays as nice as it was.
-    assert run.stdout.splitlines() == ["True", f"{SLICE_NANOSECONDS} 3", "True 3"]
+    # It stays as nice as it was; the tests themselves may run under `nice`, up to the last value there is.
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0) + 3, 19)
+    assert run.stdout.splitlines() == ["True", f"{SLICE_NANOSECONDS} {nice}", f"True {nice}"]
 
 
 def test_a_policy_that_an_operator_chose_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

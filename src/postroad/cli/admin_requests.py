@@ -30,6 +30,7 @@ __all__ = [
     "admin_request",
     "check_token_stays_secret",
     "local_network",
+    "operator_name",
     "read_token",
     "trusting",
 ]
@@ -211,8 +212,21 @@ def _advice(base: str, error: Exception) -> str:
     """What to do about an endpoint that does not answer."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "name who vouches for its certificate with --admin-ca"
+    if isinstance(error, ConnectionRefusedError):
+        return "is a broker running there? It has an admin endpoint if it is started with --admin-port, such as 8161"
     secure = "" if base.startswith("https:") else ", and https:// where it speaks TLS"
     return f"give the admin address of a running broker, such as 127.0.0.1:8161{secure}"
+
+
+def operator_name() -> str:
+    """Return who asks, for the log of the broker; the number of a user who has no name, as in many containers."""
+    import getpass
+    import os
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def trusting(authority: Path) -> ssl.SSLContext:

@@ -29,7 +29,7 @@ def list_queues(
     as_json: AsJson = False,
 ) -> None:
     """List the queues of a broker, and what waits there for queues of other brokers."""
-    StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(as_json, _line)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(as_json, _line, "there are no queues")
     # A broker of an earlier version does not list these.
     with contextlib.suppress(NotThereError):
         StoredItems(_OUTGOING, admin, admin_token_file, admin_ca).echo_all(as_json, _outgoing_line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -14,6 +13,7 @@ from postroad.cli.admin_requests import (
     TokenFile,
     admin_endpoint,
     admin_request,
+    operator_name,
 )
 from postroad.cli.output import AsJson, echo_json, printable
 from postroad.cli.stored_items import DEFAULT_ADDRESS
@@ -38,6 +38,8 @@ def list_sessions(
         for one in session["subscriptions"]:
             typer.echo(_subscription(one))
     hidden = status["left_out"]["sessions"]
+    if not (status["sessions"] or hidden or as_json):
+        typer.echo("postroad: no client is connected", err=True)
     if hidden:
         typer.echo(f"postroad: {hidden:,} more are not listed; --admin-token-file shows who they are", err=True)
 
@@ -49,7 +51,7 @@ def close(
     admin_ca: AdminAuthority = None,
 ) -> None:
     """Close a session; its client is told that an operator did it, and the log says who."""
-    path = f"/sessions/{number}?by={quote(getpass.getuser(), safe='')}"
+    path = f"/sessions/{number}?by={quote(operator_name(), safe='')}"
     base, token, authority = admin_endpoint(admin, admin_token_file, admin_ca)
     told = admin_request(base, path, token, "DELETE", authority)
     typer.echo(f"session {told['closed']} is closed")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import typer
 
-from postroad.cli.admin_requests import admin_endpoint, admin_request
+from postroad.cli.admin_requests import admin_endpoint, admin_request, operator_name
 from postroad.cli.output import echo_json, echo_table, printable
 
 if TYPE_CHECKING:
@@ -42,9 +41,12 @@ class StoredItems:
         base, token, authority = self._endpoint
         return admin_request(base, path + query, token, method, authority)
 
-    def echo_all(self, as_json: bool, line: Callable[[dict[str, Any]], str]) -> None:
-        """Print all items, one per line."""
-        for each in self.ask()[self._kind]:
+    def echo_all(self, as_json: bool, line: Callable[[dict[str, Any]], str], if_none: str = "") -> None:
+        """Print all items, one per line; if there are none, a note on stderr."""
+        items = self.ask()[self._kind]
+        if if_none and not items and not as_json:
+            typer.echo(f"postroad: {if_none}", err=True)
+        for each in items:
             if as_json:
                 echo_json(each)
             else:
@@ -61,7 +63,7 @@ class StoredItems:
         typer.echo(f"{printable(found['reason'])}, with {found['messages']:,} messages")
 
     def _delete(self, *name: str) -> dict[str, Any]:
-        return self.ask(*name, method="DELETE", query=f"?by={quote(getpass.getuser(), safe='')}")
+        return self.ask(*name, method="DELETE", query=f"?by={quote(operator_name(), safe='')}")
 
 
 def echo_fields(title: str, fields: dict[str, Any]) -> None:

@@ -24,7 +24,9 @@ def list_subscriptions(
     as_json: AsJson = False,
 ) -> None:
     """List the durable subscriptions of a broker."""
-    StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(as_json, _line)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(
+        as_json, _line, "there are no durable subscriptions; `postroad sessions list` shows all others"
+    )
 
 
 def show(

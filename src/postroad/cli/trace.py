@@ -121,7 +121,9 @@ def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
     passed = True
     for message in _messages(trail, text):
         story = trail.trace(message, exploration=asking.explore.value)
-        if not story.journey.stops and (young := unwritten(trail.root, message)) is not None:
+        # What the record rules out with certainty will not be written later either.
+        open_still = not story.journey.stops and not story.journey.certainty
+        if open_still and (young := unwritten(trail.root, message)) is not None:
             document = young.asked_of_brokers(asking.explore.value, asking.request)
             if document is not None:
                 asking.answered(document)

@@ -16,6 +16,7 @@ __all__ = ["explained"]
 
 _AT = re.compile(r"(?s)(.*?) - at `(.*?)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _ENUM = re.compile(r"Invalid enum value (.*)", re.DOTALL)
 _ROOT = "$"
 
@@ -31,7 +32,8 @@ def explained(error: msgspec.ValidationError, kind: type[msgspec.Struct]) -> str
     found = _AT.fullmatch(text)
     message, path = found.groups() if found else (text, _ROOT)
     names = [name for name in re.split(r"[.\[\]]+", path) if name not in ("", _ROOT, "...") and not name.isdigit()]
-    return f"{_in_words(message, names, kind)} (at `{path}`)"
+    words = _in_words(message, names, kind)
+    return words if path == _ROOT else f"{words} (at `{path}`)"
 
 
 def _in_words(message: str, names: list[str], kind: type[msgspec.Struct]) -> str:
@@ -41,6 +43,8 @@ def _in_words(message: str, names: list[str], kind: type[msgspec.Struct]) -> str
         fields = [field.encode_name for field in section.fields] if isinstance(section, inspect.StructType) else []
         listed = f"; the settings there are {', '.join(fields)}" if fields else ""
         return f"{_section(names)}: there is no setting {unknown[1]}{_perhaps(unknown[1], fields)}{listed}"
+    if missing := _MISSING.fullmatch(message):
+        return f"{_section(names)}: {missing[1]} is missing"
     place = f"{_section(names[:-1])}: {names[-1]}" if names else "the settings"
     if enum:
         choices = _choices(_type_at(kind, names))

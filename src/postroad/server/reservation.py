@@ -38,7 +38,10 @@ class Reservation:
         try:
             make_folders(directory)
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise ReservationError(
+                f"data directory {directory} cannot be made ({error.strerror});"
+                " name another one (--data DIR), or let this user write where it should be"
+            ) from error
         self._read()
 
     def _unreadable(self, error: Exception) -> ReservationError:
