@@ -12,7 +12,7 @@ signature and is compiled into the kernels that call it.
 | `folders` | where machine code is kept |
 | `machine_code` | object files as functions that Python can call |
 | `compilation` | compiling what is missing, with progress; by several processes |
-| `compiler`, `intrinsics` | numba: imported only to compile |
+| `compiler`, `intrinsics`, `shortcuts` | numba: imported only to compile |
 """
 
 from __future__ import annotations

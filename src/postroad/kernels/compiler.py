@@ -22,13 +22,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numba
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import njit
-from numba.core import boxing, cgutils, codegen, dispatcher, extending, pythonapi, registry, targetconfig, typeinfer
+from numba.core import boxing, cgutils, codegen, dispatcher, extending, pythonapi, registry, typeinfer
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.typing.typeof import typeof_impl
 from numba.np import numpy_support
 
 from postroad.kernels.functions import BUNDLES, Device, Kernel
 from postroad.kernels.machine_code import NDARRAY_SYMBOL, Compiled
+from postroad.kernels.shortcuts import FewPasses, compare_flags_quickly, taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,17 +60,35 @@ class _Library(codegen.JITCodeLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         return 0  # Nothing of it runs in this process.
 
-    def _finalize_specific(self) -> None:
-        pass
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Take in what numba made, as it is: a kernel is verified when it is whole."""
+        module = binding.parse_assembly(cgutils.normalize_ir_text(str(ir_module)))
+        module.name = ir_module.name
+        module.data_layout = self._codegen._data_layout
+        self._final_module.link_in(module)
 
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        # A piece is optimised in each kernel that it becomes part of; before that it would be wasted.
+    def finalize(self) -> None:
+        """Finish it: a kernel takes in all its pieces, each of them once, and is optimised; a piece stays as it is."""
+        self._raise_if_finalized()
         if any(function.name.startswith(_WRAPPER_PREFIX) for function in self._final_module.functions):
+            self._codegen._check_llvm_bugs()
+            for piece in self._pieces({}):
+                self._final_module.link_in(piece._get_module_for_linking(), preserve=True)
             passes, builder = self._codegen._module_pass_manager()
             passes.run(self._final_module, builder)
+            self._final_module.verify()
+            self._verify_declare_only_symbols()
+        self._finalized = True
+
+    def _pieces(self, found: dict[Any, None]) -> dict[Any, None]:
+        """The libraries that this one needs, directly or not."""
+        for library in self._linking_libraries:
+            if library not in found:
+                found[library] = None
+                # One of numba's own is whole: it has taken in what it needs.
+                if isinstance(library, _Library):
+                    library._pieces(found)
+        return found
 
     def object_file(self) -> bytes:
         self._ensure_finalized()
@@ -110,31 +129,16 @@ def _context() -> Any:
 class _Dispatcher(dispatcher.Dispatcher):
     targetdescr = _Target("cpu")
 
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        super().__init__(function, targetoptions=dict(options), pipeline_class=FewPasses)
 
-def _compare_flags_quickly() -> None:
-    """Let numba compare its flags without spelling out all of them, which it does at every call that it types.
-
-    Their hash is one of the names of all flags, the same for all; and flags are equal if what was set of them is.
-    """
-    kind: Any = targetconfig.TargetConfig
-    exactly = kind.__eq__
-    names: dict[type, int] = {}
-
-    def equal(one: Any, other: Any) -> Any:
-        if one is other or (type(one) is type(other) and one._values == other._values):
-            return True
-        return exactly(one, other)
-
-    def name(one: Any) -> int:
-        found = names.get(type(one))
-        if found is None:
-            found = names[type(one)] = hash(tuple(sorted(one.values())))
-        return found
-
-    kind.__eq__, kind.__hash__ = equal, name
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Compile it for the types of arguments, not for the values of constants, which LLVM puts in where it pays."""
+        plain = {name: _types.unliteral(kind) for name, kind in kws.items()}
+        return super().get_call_template(tuple(map(_types.unliteral, args)), plain)
 
 
-_compare_flags_quickly()
+compare_flags_quickly()
 
 # What a loop seldom does is laid out after the loop (`rare`, decision 0018); LLVM would do it by a profile only.
 binding.set_option("postroad", "-force-loop-cold-block")
@@ -146,8 +150,7 @@ binding.set_option("postroad", "-force-loop-cold-block")
 @cache
 def _piece(device: Device) -> Any:
     """A device for the kernels that call it: compiled for what they call it with."""
-    options = {**_PIECE, "forceinline": True} if device.inlined else dict(_PIECE)
-    return _Dispatcher(device.function, targetoptions=options)
+    return _Dispatcher(device.function, {**_PIECE, "forceinline": True} if device.inlined else _PIECE)
 
 
 @cache
@@ -158,7 +161,7 @@ def _called(kernel: Kernel) -> Any:
 
 
 def _with_signatures(kernel: Kernel, options: dict[str, Any]) -> Any:
-    made: Any = _Dispatcher(kernel.function, targetoptions=dict(options))
+    made: Any = _Dispatcher(kernel.function, options)
     with typeinfer.register_dispatcher(made):
         for signature in kernel.signatures:
             made.compile(_evaluated(signature))
@@ -284,7 +287,7 @@ def _checked_arrays() -> Iterator[None]:
 
 def compiled(kernel: Kernel) -> list[Compiled]:
     """The machine code of a kernel, for each of its signatures."""
-    with _checked_arrays():
+    with _checked_arrays(), taken():
         made = _with_signatures(kernel, _OPTIONS if kernel.allocates else _BORROWED)
         found = []
         for result in made.overloads.values():

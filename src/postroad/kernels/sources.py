@@ -24,7 +24,9 @@ PACKAGE = "postroad"
 DIGITS = 16
 # Of the modules of this folder, only these shape machine code: a change of a message to the user recompiles nothing.
 FOLDER = "postroad.kernels"
-SHAPING = frozenset({FOLDER, f"{FOLDER}.compiler", f"{FOLDER}.intrinsics", f"{FOLDER}.machine_code"})
+SHAPING = frozenset(
+    {FOLDER, *(f"{FOLDER}.{module}" for module in ("compiler", "intrinsics", "machine_code", "shortcuts"))}
+)
 
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(postroad[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+(postroad[\w.]*))", re.M
