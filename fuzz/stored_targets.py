@@ -40,7 +40,7 @@ from postroad.trail import (
     unpack,
     unpack_lists,
 )
-from postroad.trail.files import footer_checksum
+from postroad.trail.file_checksums import footer_checksum
 from postroad.trail.journal import MAGIC, journal_folder
 from postroad.trail.manifest import change_name, checkpoint_name, manifest_folder
 

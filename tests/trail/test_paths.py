@@ -32,7 +32,7 @@ from postroad.trail import (
 )
 from postroad.trail.coverage import Run
 from postroad.trail.durable_files import replace_file
-from postroad.trail.files import footer_checksum
+from postroad.trail.file_checksums import footer_checksum
 from postroad.trail.ledger import Ledger
 from postroad.trail.manifest import (
     Change,

@@ -74,7 +74,7 @@ def some_runs(draw: st.DrawFn) -> PassageRuns:
 
 @given(some_runs())
 def test_any_reader_of_parquet_finds_every_row_of_every_run(runs: PassageRuns) -> None:
-    data = render_runs(4, RunTable(runs))
+    data, _ = render_runs(4, RunTable(runs))
     file = pq.ParquetFile(io.BytesIO(data), page_checksum_verification=True)
     assert file.schema_arrow.equals(SCHEMAS["passages"].remove_metadata())
     found = file.read()
@@ -156,6 +156,6 @@ def test_runs_are_cut_by_date_and_stand_alone() -> None:
 
 def test_runs_take_little_room() -> None:
     rows = [(3_000, 4, MIDNIGHT + ms, 9, 0, 0) for ms in range(100)]
-    data = render_runs(4, RunTable(runs_of(rows, {"delivered": shared([[3]], [0] * 100)})))
+    data, _ = render_runs(4, RunTable(runs_of(rows, {"delivered": shared([[3]], [0] * 100)})))
     assert 8 * len(data) < 0.5 * 300_000  # bits of a message
     assert pa.compute.sum(pq.read_table(io.BytesIO(data)).column("counter")).as_py() == 100 * sum(range(3_000))

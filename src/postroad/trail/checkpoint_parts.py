@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable_files import replace_file
 from postroad.trail.errors import TrailDamageError
+from postroad.trail.file_checksums import footer_checksum, row_group_sums
 from postroad.trail.file_reader import Reads, VerifiedFile
-from postroad.trail.files import FileEntry, Group, footer_checksum, row_group_sums
+from postroad.trail.files import FileEntry, Group
 from postroad.trail.manifest import Checkpoint, Part, checkpoint_name, decoded
 from postroad.trail.paths import file_fault, refuse_links
 from postroad.trail.schemas import TABLES

@@ -57,15 +57,19 @@ def replace_file(path: Path, data: bytes | memoryview) -> None:
     Raises:
         TrailWriteError: it could not be written; what was there before is unchanged.
     """
-    replace_file_by(path, lambda temporary: _write(temporary, data))
+    _replace(path, lambda _, descriptor: write_whole(descriptor, data))
 
 
 def replace_file_by(path: Path, fill: Callable[[Path], None]) -> None:
-    """Write a file atomically, with `fill` writing the temporary file; it replaces one of the same name.
+    """Write a file atomically, with `fill` writing the empty temporary file; it replaces one of the same name.
 
     Raises:
         TrailWriteError: it could not be written; what was there before is unchanged.
     """
+    _replace(path, lambda temporary, _: fill(temporary))
+
+
+def _replace(path: Path, fill: Callable[[Path, int], None]) -> None:
     temporary = _written(path, fill)
     try:
         os.replace(temporary, path)
@@ -81,7 +85,7 @@ def create_once(path: Path, data: bytes) -> bool:
     Raises:
         TrailWriteError: it could not be written.
     """
-    temporary = _written(path, lambda temporary: _write(temporary, data))
+    temporary = _written(path, lambda _, descriptor: write_whole(descriptor, data))
     try:
         # A link to an existing name fails, where a rename would replace it.
         os.link(temporary, path)
@@ -100,14 +104,6 @@ def create_once(path: Path, data: bytes) -> bool:
     return True
 
 
-def _write(path: Path, data: bytes | memoryview) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
-    try:
-        write_whole(descriptor, data)
-    finally:
-        os.close(descriptor)
-
-
 def write_whole(descriptor: int, data: bytes | memoryview) -> None:
     """Write all of the bytes: one call may write only a part of them, as on a disk that is nearly full."""
     left = memoryview(data)
@@ -115,33 +111,33 @@ def write_whole(descriptor: int, data: bytes | memoryview) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _written(path: Path, fill: Callable[[Path], None]) -> Path:
+def _written(path: Path, fill: Callable[[Path, int], None]) -> Path:
     # Two writers that want the same name have temporary names of their own.
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         make_directory(path.parent)
-        # It is private before anything is written to it. A file of the same name is of a process long gone.
+        # A file of the same name is of a process long gone.
         with suppress(FileNotFoundError):
             temporary.unlink()
-        os.close(create(temporary, os.O_EXCL))
-        fill(temporary)
-        _force(temporary)
+        # It is private before anything is written to it.
+        descriptor = create(temporary, os.O_EXCL)
+        try:
+            fill(temporary, descriptor)
+            _force(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         _remove(temporary)
         raise TrailWriteError(path, error.strerror or error) from error
     return temporary
 
 
-def _force(path: Path) -> None:
+def _force(descriptor: int) -> None:
     """Force a file to disk; a large one is not kept in memory any longer."""
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        _sync(descriptor)
-        if os.fstat(descriptor).st_size >= LARGE_BYTES and hasattr(os, "posix_fadvise"):
-            with suppress(OSError):
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
+    _sync(descriptor)
+    if os.fstat(descriptor).st_size >= LARGE_BYTES and hasattr(os, "posix_fadvise"):
+        with suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def make_directory(directory: Path) -> None:

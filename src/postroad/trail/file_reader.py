@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from postroad.trail.errors import TrailDamageError, TrailVersionError
-from postroad.trail.files import footer_bytes, footer_checksum, row_group_spans
+from postroad.trail.file_checksums import footer_bytes, footer_checksum, row_group_spans
 from postroad.trail.locations import Spans, StoredPath
 from postroad.trail.paths import file_fault
 from postroad.trail.schemas import BROKER_KEY, TABLE_KEY, VERSION, VERSION_KEY, table_named

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import mmap
-import zlib
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +15,7 @@ import pyarrow.parquet as pq
 from postroad.trail.columns import DAY_MS, date_text
 from postroad.trail.durable_files import LARGE_BYTES, replace_file, replace_file_by
 from postroad.trail.errors import TrailDamageError, TrailWriteError
+from postroad.trail.file_checksums import Layout, file_sums, footer_bytes, layout_of, row_group_spans
 from postroad.trail.packed_lists import unpack_words
 from postroad.trail.paths import refuse_links
 from postroad.trail.run_files import render_runs
@@ -34,12 +33,8 @@ __all__ = [
     "Group",
     "describe_file",
     "file_path",
-    "footer_bytes",
-    "footer_checksum",
     "origins_of",
     "render",
-    "row_group_spans",
-    "row_group_sums",
     "write_file",
 ]
 
@@ -53,8 +48,6 @@ FILTER_COMPRESSION_LEVEL = 1
 WORTH_COMPRESSING = 0.1
 # Pages of version 2 leave the bits that tell null from not null uncompressed: 1 % more for columns of lists.
 PAGE_VERSION = "1.0"
-_MAGIC = b"PAR1"
-_TAIL = 8  # the length of the footer, and the magic
 
 
 class Group(msgspec.Struct, array_like=True, frozen=True):
@@ -122,22 +115,23 @@ def write_file(root: Path, table: str, broker: int, day: int, name: str, rows: A
         groups = tuple(_run_groups(rows, size))
     else:
         groups = tuple(_groups(table, rows, [min(size, rows.num_rows - at) for at in range(0, rows.num_rows, size)]))
+    entry = FileEntry(path, table, day, rows.num_rows, 0, 0, groups)
     if isinstance(rows, RunTable):
-        data = render_runs(broker, rows)
+        data, parts = render_runs(broker, rows)
     elif rows.nbytes < LARGE_BYTES:
-        data = render(table, broker, rows)
+        data, parts = _rendered(table, broker, rows)
     else:
         found: list[FileEntry] = []
 
         def fill(temporary: Path) -> None:
-            _render_to(temporary, table, broker, rows)
+            footer = _render_to(temporary, table, broker, rows)
             # As long as the system has it in memory.
-            found.append(_entry(temporary, path, table, day, rows.num_rows, groups))
+            found.append(_summed_file(entry, temporary, footer))
 
         replace_file_by(place, fill)
         return found[-1]
     replace_file(place, data)
-    return _described(data, path, table, day, rows.num_rows, groups)
+    return _summed(entry, data, parts)
 
 
 def _place(root: Path, path: str) -> Path:
@@ -147,66 +141,49 @@ def _place(root: Path, path: str) -> Path:
         raise TrailWriteError(error.path, error.problem) from error
 
 
-def _entry(place: Path, path: str, table: str, day: int, rows: int, groups: tuple[Group, ...]) -> FileEntry:
+def _summed_file(entry: FileEntry, place: Path, footer: Any) -> FileEntry:
     """The entry of a large file that is written, mapped instead of read into memory."""
-    with place.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        data = memoryview(mapped)
-        try:
-            return _described(data, path, table, day, rows, groups)
-        finally:
-            data.release()
+    with (
+        place.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as data,
+    ):
+        return _summed(entry, data, layout_of(footer, len(data) - footer_bytes(data)))
 
 
-def _described(data: memoryview, path: str, table: str, day: int, rows: int, groups: tuple[Group, ...]) -> FileEntry:
-    footer = footer_checksum(data, path)
-    sums = row_group_sums(data)
-    summed = tuple(msgspec.structs.replace(group, crc=sums[group.index]) for group in groups)
-    return FileEntry(path, table, day, rows, len(data), footer, summed, zlib.crc32(data))
-
-
-def row_group_sums(data: memoryview) -> list[int]:
-    """The CRC-32 of each row group of a file."""
-    # Only the footer is taken: a buffer over all of a mapped file would outlive the mapping.
-    footer = bytes(data[-footer_bytes(data) :])
-    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
-    return [zlib.crc32(data[start:end]) for start, end in row_group_spans(metadata, len(data) - len(footer))]
-
-
-def row_group_spans(metadata: Any, end: int) -> list[tuple[int, int]]:
-    """Where the bytes of each row group begin and end, by the metadata of a file whose footer begins at `end`."""
-    starts = [_start(metadata.row_group(index)) for index in range(metadata.num_row_groups)]
-    return list(pairwise([*starts, end]))
-
-
-def _start(group: Any) -> int:
-    columns = [group.column(place) for place in range(group.num_columns)]
-    offsets = [column.data_page_offset for column in columns]
-    offsets += [column.dictionary_page_offset for column in columns if column.has_dictionary_page]
-    return int(min(offsets))
-
-
-def footer_bytes(tail: bytes | memoryview) -> int:
-    """How many bytes the footer of a file takes, with its length and the magic, by the end of the file."""
-    return int.from_bytes(tail[-_TAIL:-4], "little") + _TAIL
+def _summed(entry: FileEntry, data: memoryview, parts: Layout) -> FileEntry:
+    """An entry with the size of the file and its checksums."""
+    footer, sums, whole = file_sums(data, parts, entry.path)
+    groups = tuple(msgspec.structs.replace(group, crc=sums[group.index]) for group in entry.groups)
+    return FileEntry(entry.path, entry.table, entry.day, entry.rows, len(data), footer, groups, whole)
 
 
 def render(table: str, broker: int, rows: Any) -> memoryview:
     """The bytes of a file."""
+    return _rendered(table, broker, rows)[0]
+
+
+def _rendered(table: str, broker: int, rows: Any) -> tuple[memoryview, Layout]:
+    """The bytes of a file, and where its parts are."""
     sink = pa.BufferOutputStream()
-    _render(sink, table, broker, rows)
-    return memoryview(sink.getvalue())
+    footer = _render(sink, table, broker, rows)
+    data = memoryview(sink.getvalue())
+    return data, layout_of(footer, len(data) - footer_bytes(data))
 
 
-def _render_to(path: Path, table: str, broker: int, rows: Any) -> None:
-    """Write a file as it is made: a large one is never in memory as a whole."""
-    with pa.OSFile(str(path), "wb") as sink:
-        _render(sink, table, broker, rows)
+def _render_to(path: Path, table: str, broker: int, rows: Any) -> Any:
+    """Write a file as it is made: a large one is never in memory as a whole. Returns what its footer says."""
+    # The file is there and empty. If it were truncated, ext4 would begin to write it when it is closed; it is forced to
+    # disk right after, in one go.
+    with pa.OSFile(str(path), "ab") as sink:
+        return _render(sink, table, broker, rows)
 
 
-def _render(sink: Any, table: str, broker: int, rows: Any) -> None:
+def _render(sink: Any, table: str, broker: int, rows: Any) -> Any:
     layout = table_named(table)
     plain = set(layout.delta)
     bare = {"data"} if table == "filters" and _is_dense(rows) else set()
+    footers: list[Any] = []
     with pq.ParquetWriter(
         sink,
         layout.schema,
@@ -221,9 +198,11 @@ def _render(sink: Any, table: str, broker: int, rows: Any) -> None:
         # The serialised Arrow schema would be a kilobyte in every footer, and adds nothing to Parquet's own.
         store_schema=False,
         write_page_checksum=True,
+        metadata_collector=footers,
     ) as writer:
         writer.write_table(rows, row_group_size=layout.group_rows)
         writer.add_key_value_metadata(metadata(table, broker))
+    return footers[0]
 
 
 def _is_dense(filters: Any) -> bool:
@@ -285,24 +264,6 @@ def _late(index: int, origin: int, singles: Any) -> Iterator[Group]:
         yield Group(index, origin, int(times.min()), int(times.max()), 0)
 
 
-def footer_checksum(data: bytes | memoryview, path: object) -> int:
-    """The CRC-32 of a file's footer, which Parquet itself does not guard (its pages it does).
-
-    Args:
-        data: the file, or its end from the footer on.
-        path: of the file, for the error.
-
-    Raises:
-        TrailDamageError: this is not the end of a Parquet file.
-    """
-    if len(data) < _TAIL + len(_MAGIC) or bytes(data[-4:]) != _MAGIC:
-        raise TrailDamageError(path, "not a whole Parquet file")
-    length = int.from_bytes(data[-_TAIL:-4], "little")
-    if length + _TAIL > len(data):
-        raise TrailDamageError(path, "the footer is cut off")
-    return zlib.crc32(data[-_TAIL - length :])
-
-
 def describe_file(root: Path, path: str, table: str, day: int) -> FileEntry:
     """The entry of a file that another writer made, for instance a compaction, from what is in it."""
     data = (root / path).read_bytes()
@@ -311,5 +272,6 @@ def describe_file(root: Path, path: str, table: str, day: int) -> FileEntry:
     wanted = {layout.time, layout.origin, layout.number, "time_to", "singles", "opened", "until"}
     rows = file.read(columns=[name for name in file.schema_arrow.names if name in wanted])
     sizes = [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
-    groups = tuple(_groups(table, rows, sizes))
-    return _described(memoryview(data), path, table, day, rows.num_rows, groups)
+    entry = FileEntry(path, table, day, rows.num_rows, 0, 0, tuple(_groups(table, rows, sizes)))
+    # Nobody knows here whether the checksums of its pages are right: all bytes are summed.
+    return _summed(entry, memoryview(data), Layout(row_group_spans(file.metadata, len(data) - footer_bytes(data))))

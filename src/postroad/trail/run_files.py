@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import zlib
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from postroad.trail.file_checksums import Layout
 from postroad.trail.run_codec import rising, run_lengths
 from postroad.trail.schemas import metadata, table_named
 from postroad.trail.thrift import Long, Struct, encode
@@ -48,6 +49,16 @@ _SIGNED_32 = 1 << 31
 _TYPES = {pa.int32(): _INT32, pa.int64(): _INT64, pa.binary(): _BYTE_ARRAY}
 
 
+class _Column(NamedTuple):
+    """A column as the schema has it; asking Arrow for each chunk would take longer than to make one."""
+
+    name: str
+    path: list[bytes]
+    kind: int
+    nullable: bool
+    counted: bool
+
+
 class _Chunk(NamedTuple):
     """One column of one row group."""
 
@@ -59,23 +70,27 @@ class _Chunk(NamedTuple):
     statistics: Struct | None = None
 
 
-def render_runs(broker: int, table: RunTable) -> memoryview:
-    """The bytes of a file."""
+def render_runs(broker: int, table: RunTable) -> tuple[memoryview, Layout]:
+    """The bytes of a file, and where its parts are."""
     layout = table_named("passages")
-    counted = layout.statistics
+    schema = [
+        _Column(field.name, [field.name.encode()], _TYPES[field.type], field.nullable, field.name in layout.statistics)
+        for field in layout.schema
+    ]
     out = bytearray(_MAGIC)
-    groups = []
+    groups, spans = [], []
     for runs in table.portions(layout.group_rows):
         rows = int(runs.counts.sum())
         columns = []
         begin = len(out)
         unpacked = 0
-        for field in layout.schema:
-            chunk = _chunk(field, runs, rows, field.name in counted)
-            columns.append(_placed(field, chunk, rows, len(out)))
+        for column in schema:
+            chunk = _chunk(column, runs, rows)
+            columns.append(_placed(column, chunk, rows, len(out)))
             out += chunk.dictionary or b""
             out += chunk.data
             unpacked += chunk.unpacked
+        spans.append((begin, len(out)))
         groups.append(
             Struct(
                 (
@@ -87,20 +102,20 @@ def render_runs(broker: int, table: RunTable) -> memoryview:
                 )
             )
         )
-    footer = encode(_footer(layout.schema, table.num_rows, groups, metadata("passages", broker)))
+    footer = encode(_footer(schema, table.num_rows, groups, metadata("passages", broker)))
     out += footer + len(footer).to_bytes(4, "little") + _MAGIC
-    return memoryview(out)
+    return memoryview(out), Layout(spans)
 
 
-def _chunk(field: Any, runs: PassageRuns, rows: int, counted: bool) -> _Chunk:
-    if field.name == "counter":
+def _chunk(column: _Column, runs: PassageRuns, rows: int) -> _Chunk:
+    if column.name == "counter":
         return _rising(runs, rows)
-    if not field.nullable:
-        values: Ints = getattr(runs, field.name)
+    if not column.nullable:
+        values: Ints = getattr(runs, column.name)
         if (values == values[0]).all():
-            return _constant(int(values[0]), rows, counted)
-        return _numbers(values, runs.counts, rows, counted)
-    shared = runs.lists.get(field.name)
+            return _constant(int(values[0]), rows, column.counted)
+        return _numbers(values, runs.counts, rows, column.counted)
+    shared = runs.lists.get(column.name)
     return _nulls(rows) if shared is None else _lists(shared, runs.counts, rows)
 
 
@@ -198,15 +213,15 @@ def _page(kind: int, unpacked: int, body: bytes, own: tuple[int, Struct]) -> byt
     return encode(Struct(((1, kind), (2, unpacked), (3, len(body)), (4, signed), own))) + body
 
 
-def _placed(field: Any, chunk: _Chunk, rows: int, at: int) -> Struct:
+def _placed(column: _Column, chunk: _Chunk, rows: int, at: int) -> Struct:
     """A column of a row group, as the footer describes it."""
     ahead = len(chunk.dictionary or b"")
     encodings = [chunk.encoding, _RLE] + ([_PLAIN] if chunk.dictionary else [])
     described = Struct(
         (
-            (1, _TYPES[field.type]),
+            (1, column.kind),
             (2, encodings),
-            (3, [field.name.encode()]),
+            (3, column.path),
             (4, chunk.codec),
             (5, Long(rows)),
             (6, Long(chunk.unpacked)),
@@ -219,11 +234,11 @@ def _placed(field: Any, chunk: _Chunk, rows: int, at: int) -> Struct:
     return Struct(((2, Long(0)), (3, described)))
 
 
-def _footer(schema: Any, rows: int, groups: Sequence[Struct], said: dict[bytes, bytes]) -> Struct:
+def _footer(schema: Sequence[_Column], rows: int, groups: Sequence[Struct], said: dict[bytes, bytes]) -> Struct:
     elements = [Struct(((3, _REQUIRED), (4, b"schema"), (5, len(schema))))]
-    for field in schema:
-        repetition = _OPTIONAL if field.nullable else _REQUIRED
-        elements.append(Struct(((1, _TYPES[field.type]), (3, repetition), (4, field.name.encode()))))
+    for column in schema:
+        repetition = _OPTIONAL if column.nullable else _REQUIRED
+        elements.append(Struct(((1, column.kind), (3, repetition), (4, column.path[0]))))
     # The order of statistics: by the type of each column.
     orders = [Struct(((1, Struct()),)) for _ in schema]
     return Struct(
