@@ -174,24 +174,26 @@ def _texts(paths: list[str]) -> Any:
 def _is_affected(version: str, affected: dict[str, Any]) -> bool:
     if version in affected.get("versions", []):
         return True
-    here = _order(version)
+    here = version_order(version)
     for one in affected.get("ranges", []):
         if one.get("type") != "ECOSYSTEM":
             continue
         inside = False
         # Events are sorted by version in their meaning; a range is entered and left as they come.
-        for event in sorted(one.get("events", []), key=lambda event: _order(next(iter(event.values())))):
+        for event in sorted(one.get("events", []), key=lambda event: version_order(next(iter(event.values())))):
             kind, at = next(iter(event.items()))
-            if kind == "introduced" and (at == "0" or _order(at) <= here):
+            if kind == "introduced" and (at == "0" or version_order(at) <= here):
                 inside = True
-            elif (kind == "fixed" and _order(at) <= here) or (kind == "last_affected" and _order(at) < here):
+            elif (kind == "fixed" and version_order(at) <= here) or (
+                kind == "last_affected" and version_order(at) < here
+            ):
                 inside = False
         if inside:
             return True
     return False
 
 
-def _order(version: str) -> tuple[tuple[int, ...], int, int]:
+def version_order(version: str) -> tuple[tuple[int, ...], int, int]:
     """Release numbers, then pre-releases before the release, and post-releases after it. Enough for pins."""
     found = re.match(r"v?(?:\d+!)?(\d+(?:\.\d+)*)(.*)", version)
     if found is None:

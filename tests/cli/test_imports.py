@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.cli.application import program
-from postroad.cli.plain_values import PlainCommand, _PlainValue
+from postroad.cli.plain_values import PlainCommand, PlainValue
 from tests.cli.programs import SECONDS, here, line, run, started
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_every_plain_value_is_what_typer_makes_of_it(tmp_path: Path) -> None:
 
     words = ["", "0", "1", "-1", "7", "65535", "1e3", "0.5", "12.50", "1_000", " 3", "a", "json", "exact", "relayed"]
     words += [str(tmp_path), "no/such/file", "debug", "٣", "99999999999999999999"]
-    plain = _PlainValue()
+    plain = PlainValue()
     compared = 0
 
     def walk(command: object) -> Iterator[PlainCommand]:
@@ -127,7 +127,7 @@ def test_every_plain_value_is_what_typer_makes_of_it(tmp_path: Path) -> None:
     assert compared > 1_000
 
 
-def _agree(plain: _PlainValue, parameter: object, word: object, context: object) -> bool:
+def _agree(plain: PlainValue, parameter: object, word: object, context: object) -> bool:
     results: list[object] = []
     for convert in (plain, None):
         parameter._runtime_param = convert  # type: ignore[attr-defined]

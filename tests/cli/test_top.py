@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.cli.top import _figures, _Sight, short
+from postroad.cli.top import NetworkView, figures_between, short
 from postroad.topology import line
 from tests.cli.programs import here
 from tests.server.live import live
@@ -113,8 +113,8 @@ def test_top_tells_a_missing_token_and_what_is_no_broker(
 
 
 def test_broker_that_stays_silent_keeps_its_number_in_top() -> None:
-    silent = _Sight(2.0, {"a": None}, {"a": 7})
-    (seen,), _ = _figures(silent, _Sight(3.0, {"a": None}, {}))
+    silent = NetworkView(2.0, {"a": None}, {"a": 7})
+    (seen,), _ = figures_between(silent, NetworkView(3.0, {"a": None}, {}))
     assert (seen.broker, seen.state) == (7, "silent")
 
 

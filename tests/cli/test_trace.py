@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from postroad.cli.journey_tree import END_OF_TIME, journey_lines, journey_tree
-from postroad.cli.trace import _show
+from postroad.cli.trace import show_journey
 from postroad.config import TrackingConfig
 from postroad.messages import MessageId
 from postroad.tracking import Verdict
@@ -121,7 +121,9 @@ def test_lines_are_whole_however_narrow_the_terminal_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "30")
-    _show(a_journey(pruned=[], gaps=[], silent=[1], stops=[{**STOP, "dropped": [DROP | {"reason": "r" * 90}]}]), False)
+    show_journey(
+        a_journey(pruned=[], gaps=[], silent=[1], stops=[{**STOP, "dropped": [DROP | {"reason": "r" * 90}]}]), False
+    )
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "x  delivered, certain"
     assert "n" * 300 in lines[1]
@@ -139,7 +141,7 @@ def test_a_journey_of_thousands_of_brokers_is_drawn() -> None:
 
 def test_text_of_clients_is_shown_as_it_is_and_never_as_pictures_or_colours(capsys: pytest.CaptureFixture[str]) -> None:
     origin = {"broker": 1, "publisher": 7, "name": ":bomb: [red]x[/]", "time": 0}
-    _show(a_journey(origin=origin, pruned=[], gaps=[], silent=[], stops=[{**STOP, "dropped": []}]), False)
+    show_journey(a_journey(origin=origin, pruned=[], gaps=[], silent=[], stops=[{**STOP, "dropped": []}]), False)
     assert "(:bomb: [red]x[/])" in capsys.readouterr().out
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.network.launcher import _PROGRAM, command_line
+from postroad.network.launcher import BROKER_PROGRAM, command_line
 from postroad.network.nursery import AdoptedProcess, Nursery
 from postroad.network.processes import is_alive
 from tests.network.operated import event, plan_of_a_line, state_of, up
@@ -86,12 +86,16 @@ def test_the_exit_code_of_a_forked_process_is_its_own(tmp_path: Path) -> None:
 
     async def code() -> int:
         with Nursery(1_000) as nursery, log.open("wb") as output:
-            process = await nursery.fork([sys.executable, *_PROGRAM, "broker", "--config", "none"], output.fileno())
+            process = await nursery.fork(
+                [sys.executable, *BROKER_PROGRAM, "broker", "--config", "none"], output.fileno()
+            )
             assert process is not None
             return await process.wait()
 
     assert asyncio.run(code()) == 2
-    alone = subprocess.run([sys.executable, *_PROGRAM, "broker", "--config", "none"], capture_output=True, check=False)
+    alone = subprocess.run(
+        [sys.executable, *BROKER_PROGRAM, "broker", "--config", "none"], capture_output=True, check=False
+    )
     assert (alone.returncode, alone.stderr) == (2, log.read_bytes())
 
 

@@ -52,9 +52,9 @@ def test_a_process_that_ended_counts_as_gone_before_it_is_buried(sleeper: subpro
 
 
 def test_systems_without_proc_tell_the_same(sleeper: subprocess.Popen[bytes]) -> None:
-    started = processes._from_ps(sleeper.pid)
+    started = processes.started_by_ps(sleeper.pid)
     assert started
-    assert started == processes._from_ps(sleeper.pid)
+    assert started == processes.started_by_ps(sleeper.pid)
     sleeper.kill()
     sleeper.wait()
-    assert processes._from_ps(sleeper.pid) is None
+    assert processes.started_by_ps(sleeper.pid) is None

@@ -21,7 +21,7 @@ import postroad
 from postroad.client import ClientError, Reconnect, connect
 from postroad.network import BrokerEntry, BrokerView, Condition, NetworkState, Place, RestartProgress
 from postroad.network.errors import NetworkError
-from postroad.network.launcher import _PROGRAM
+from postroad.network.launcher import BROKER_PROGRAM
 from postroad.network.ports import free_ports
 from postroad.network.processes import ProcessMark, mark_of
 from postroad.network.rolling_restart import RestartRequest, RollingRestart, requested_restart
@@ -323,7 +323,7 @@ def test_a_broker_that_cannot_be_started_is_tried_again_and_the_network_stops_al
 
 def test_programs_of_ours_import_nothing_from_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "postroad.py").write_text("raise SystemExit('imported from the working directory')")
-    command = [sys.executable, *_PROGRAM, "--version"]
+    command = [sys.executable, *BROKER_PROGRAM, "--version"]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert (told.returncode, told.stderr) == (0, "")
     sources = [each.read_text() for each in SOURCES.rglob("*.py")]
@@ -332,7 +332,7 @@ def test_programs_of_ours_import_nothing_from_the_working_directory(tmp_path: Pa
 
 
 def test_a_broker_that_still_loads_its_program_survives_a_reload() -> None:
-    loading = [word.replace("from postroad.cli import main; main()", "input()") for word in _PROGRAM]
+    loading = [word.replace("from postroad.cli import main; main()", "input()") for word in BROKER_PROGRAM]
     with subprocess.Popen([sys.executable, *loading], stdin=subprocess.PIPE) as process:
         try:
             wait_until_ignored(process.pid)

@@ -22,7 +22,7 @@ from postroad.pipeline.filter_merge import merged, merged_rows
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.judgement import judged
-from postroad.pipeline.probes import _by_broker
+from postroad.pipeline.probes import segments_by_broker
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
 from postroad.tracking import FilterSegment
@@ -70,7 +70,7 @@ def test_crafted_filter_counts_as_damaged_and_ends_no_job(damage: dict[str, Any]
     rows = crafted(damage, 1)
     account = accuracy_of(rows).to_pylist()[0]
     assert (account["filters"], account["damaged"]) == (1, 1)
-    ((broker, found, damaged),) = _by_broker(rows)
+    ((broker, found, damaged),) = segments_by_broker(rows)
     assert (broker, len(found), damaged) == (1, 1, [(100, 199)])
 
 

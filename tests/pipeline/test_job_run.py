@@ -195,7 +195,7 @@ def test_workers_get_this_python_whatever_the_master_and_loopback_is_for_local_o
     assert "SPARK_LOCAL_IP" not in cluster
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
     assert session_module.surroundings(False)["PYSPARK_PYTHON"] == "/opt/python"
-    with session_module._environment({"PYSPARK_PYTHON": "x", "SPARK_LOCAL_IP": "y"}):
+    with session_module.changed_environment({"PYSPARK_PYTHON": "x", "SPARK_LOCAL_IP": "y"}):
         assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == ("x", "y")
     # The next session of this process may have another master.
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"

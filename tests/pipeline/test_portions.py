@@ -82,12 +82,12 @@ def test_minutes_are_cut_where_files_are_of_minutes_and_origins_where_they_are_o
 
 
 def test_ids_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = lookup._hashed
+    right = lookup.hashed_ids
     monkeypatch.setattr(
-        lookup, "_hashed", lambda columns, seed: right(columns, seed) if seed > 1 else columns[1].view(np.uint64)
+        lookup, "hashed_ids", lambda columns, seed: right(columns, seed) if seed > 1 else columns[1].view(np.uint64)
     )
     ids = pa.table({"origin": [1, 2, 1], "time": [5, 5, 5], "publisher": [7, 7, 7], "counter": [0, 0, 0]})
-    asked = lookup._AskedIds(ids)
+    asked = lookup.AskedIds(ids)
     assert asked.place_of_question.tolist() == [0, 1, 0]
     rows = pa.table({"origin": [2, 1, 1], "time": [5, 5, 5], "publisher": [7, 7, 8], "counter": [0, 0, 0]})
     assert asked.places(rows).tolist() == [1, 0, -1]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.pipeline.errors import PipelineError
-from postroad.pipeline.warm_server import _wait_for, note_path, warm_address
+from postroad.pipeline.warm_server import note_path, wait_for_server, warm_address
 from tests.cli.programs import PROGRAM, SECONDS
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def test_port_on_which_another_user_listens_is_not_taken_for_the_server(
         assert warm_address() == f"sc://localhost:{port}/;token=t"
         with subprocess.Popen(["sleep", "1000"]) as running:
             try:
-                _wait_for(running, port)
+                wait_for_server(running, port)
                 os.fchown(listener.fileno(), 65_534, -1)
                 with pytest.raises(PipelineError, match="a program of another user listens on port"):
-                    _wait_for(running, port)
+                    wait_for_server(running, port)
             finally:
                 running.kill()
         assert warm_address() is None

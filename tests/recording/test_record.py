@@ -59,7 +59,7 @@ def test_a_network_tells_where_a_message_went_while_it_runs_and_from_its_trails(
             ids["delivered"] = await published(sender, 30)
             ids["unwanted"] = await published(sender, 10)
             assert (await far.frame()).body == b"30"
-            inquiry = network.services[2]._inquiry
+            inquiry = network.services[2].inquiry
             assert inquiry is not None
             story = await inquiry.trace(ids["delivered"])
             assert [stop.broker for stop in story.journey.stops] == [1, 2, 3]
@@ -97,7 +97,7 @@ def test_what_went_on_behind_a_broker_that_does_not_answer_is_found_round_it(
             silent = network.services[2].links
             assert silent is not None
             silent.on_question = None
-            inquiry = network.services[1]._inquiry
+            inquiry = network.services[1].inquiry
             assert inquiry is not None
             journey = (await inquiry.trace(message)).journey
             assert journey.silent == (2,)
@@ -148,7 +148,7 @@ def test_what_a_dead_broker_has_written_on_the_trail_they_share_is_read_there(
             await until(lambda: not any(one.held_messages_now for one in links.neighbours()))
             await far.close()
             await network.services.pop(2).stop()
-            inquiry = network.services[1]._inquiry
+            inquiry = network.services[1].inquiry
             assert inquiry is not None
             journey = (await inquiry.trace(message)).journey
             assert (journey.verdict, journey.silent) == (Verdict.DELIVERED, ())
@@ -182,7 +182,7 @@ def test_every_recorder_answers_while_it_runs_and_from_its_trail(tmp_path: Path,
             ids["delivered"] = await published(sender, 30)
             ids["unwanted"] = await published(sender, 10)
             assert (await far.frame()).body == b"30"
-            inquiry = network.services[1]._inquiry
+            inquiry = network.services[1].inquiry
             assert inquiry is not None
             story = await inquiry.trace(ids["delivered"])
             assert [stop.broker for stop in story.journey.stops] == [1, 2]
@@ -281,7 +281,7 @@ def test_a_trace_does_not_wait_for_ever_for_a_disk_that_does_not_answer(
         async with service(tmp_path, tracking=TrackingConfig()) as running:
             client = await Client.connect(running.port)
             message = await published(client, 1)
-            tracking, inquiry = running.tracking, running._inquiry
+            tracking, inquiry = running.tracking, running.inquiry
             assert tracking is not None
             assert inquiry is not None
             stuck = asyncio.create_task(tracking._writer.in_thread(answers.wait))

@@ -31,7 +31,7 @@ def check_exactly_once(network: Network, messages: list[int]) -> None:
 def place(network: Network, number: int) -> int | None:
     strategy = network.nodes[number].strategy
     assert isinstance(strategy, Cluster)
-    return strategy._place
+    return strategy.place
 
 
 @settings(max_examples=80)
@@ -224,7 +224,7 @@ def test_controller_has_its_place_back_when_who_held_it_was_started_again(crossi
         # Not noticed at 2: it attaches to 4 again while 4 attaches to 2.
         strategy = network.nodes[2].strategy
         assert isinstance(strategy, Cluster)
-        strategy._place, strategy.parent = None, None
+        strategy.place, strategy.parent = None, None
         strategy._parents = (4,)
     network.start(4)
     network.join(2, 4)

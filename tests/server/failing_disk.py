@@ -15,7 +15,7 @@ class FailingDisk:
     """Fails at appending; the rest is the real disk's."""
 
     def __init__(self, disk: Any) -> None:
-        self._disk = disk
+        self.disk = disk
         self.failing = False
         self.failed_reads = 0
 
@@ -23,21 +23,21 @@ class FailingDisk:
         if self.failing:
             self.failed_reads += 1
             raise OSError(errno.EIO, "Input/output error")
-        data: bytes = self._disk.read(segment, start, length)
+        data: bytes = self.disk.read(segment, start, length)
         return data
 
     def append(self, segment: int, pieces: Sequence[Any]) -> None:
         if self.failing:
             raise OSError(errno.ENOSPC, "No space left on device")
-        self._disk.append(segment, pieces)
+        self.disk.append(segment, pieces)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._disk, name)
+        return getattr(self.disk, name)
 
 
 def fail(broker: Service) -> FailingDisk:
     """From now on the broker's store cannot be written to; the disk says when it can again."""
-    disk = FailingDisk(broker.storage._disk)
-    broker.storage._disk = disk
+    disk = FailingDisk(broker.storage.disk)
+    broker.storage.disk = disk
     disk.failing = True
     return disk

@@ -65,7 +65,7 @@ def test_reads_of_clients_are_timed_and_their_messages_counted(tmp_path: Path) -
             client.publish("a", receipt="r")
             await client.frame()
             assert broker.timing.messages == 1
-            assert broker.capacity.monitor._timed == 1
+            assert broker.capacity.monitor.reads_timed == 1
             assert broker.capacity.monitor._seconds[0] > 0
             await client.close()
 

@@ -28,24 +28,24 @@ class SmallDisk:
     """Has room for some bytes, the reserve of the store among them."""
 
     def __init__(self, broker: Service, capacity: int) -> None:
-        self._disk: Any = broker.storage._disk
+        self.disk: Any = broker.storage.disk
         self._reserve = broker.storage._reserve
         self._capacity = capacity
-        broker.storage._disk = self
+        broker.storage.disk = self
         broker.storage._reserve.free_bytes = self.free_bytes  # type: ignore[method-assign]
 
     def free_bytes(self) -> int:
         kept = self._reserve.size if self._reserve.is_made else 0
-        used: int = sum(self._disk.segments().values())
+        used: int = sum(self.disk.segments().values())
         return self._capacity - kept - used
 
     def append(self, segment: int, pieces: Sequence[Any]) -> None:
         if sum(map(len, pieces)) > self.free_bytes():
             raise OSError(errno.ENOSPC, "No space left on device")
-        self._disk.append(segment, pieces)
+        self.disk.append(segment, pieces)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._disk, name)
+        return getattr(self.disk, name)
 
 
 def test_full_disk_refuses_publishers_and_new_consumers_empty_it_until_it_takes_more(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_message_reaches_subscribers_at_other_brokers_by_content(tmp_path: Pat
             # What links bring is load, too: the monitors of the others have seen it.
             await until(lambda: network.services[2].timing.messages == 4)
             assert network.services[3].timing.messages >= 2
-            assert all(service.capacity.monitor._timed for service in network.services.values())
+            assert all(service.capacity.monitor.reads_timed for service in network.services.values())
             for client in (far, middle, sender):
                 await client.close()
 

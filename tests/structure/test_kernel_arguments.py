@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from postroad.filters.ribbon_solver import _Scratch
+from postroad.filters.ribbon_solver import SolverScratch
 from postroad.matching.bundles import Chunks, Reading, Store
 from tests.structure.repository import PACKAGE, files, name, parsed
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MANY = 8
 
 # Bundles by the attribute that holds them, and by their class: their fields are arguments one by one.
-BUNDLES = {"store": Store._fields, "chunks": Chunks._fields, "scratch": _Scratch._fields}
+BUNDLES = {"store": Store._fields, "chunks": Chunks._fields, "scratch": SolverScratch._fields}
 CLASSES = {"Store": Store._fields, "Chunks": Chunks._fields, "Reading": Reading._fields}
 
 # Looked at: two sets of arrays go in, or a name is common to different things.

@@ -108,5 +108,5 @@ def test_folder_without_advisories_is_no_all_clear(tmp_path: Path) -> None:
     [("1.9", "1.10"), ("1.0rc1", "1.0"), ("1.0", "1.0.post1"), ("1.0", "1.0.1"), ("2.0a1", "2.0a2")],
 )
 def test_versions_are_ordered(earlier: str, later: str) -> None:
-    assert pins._order(earlier) < pins._order(later)
-    assert pins._order("1.0") == pins._order("1.0.0")
+    assert pins.version_order(earlier) < pins.version_order(later)
+    assert pins.version_order("1.0") == pins.version_order("1.0.0")

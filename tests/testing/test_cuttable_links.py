@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from postroad.messages import Batch, Draft
 from postroad.protocols.link import encode_data
 from postroad.protocols.link.frames import HEART_BEAT, Progress, encode_bye, encode_control, encode_progress
-from postroad.testing.cuttable_links import _Meter
+from postroad.testing.cuttable_links import FrameMeter
 from postroad.testing.network_contract import LinkTraffic
 
 
@@ -34,7 +34,7 @@ frames = st.one_of(
 def test_frames_are_counted_wherever_a_read_ends(told: list[tuple[str, int, bytes]], cuts: list[int]) -> None:
     stream = b"".join(frame for _, _, frame in told)
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    meter = _Meter()
+    meter = FrameMeter()
     take = meter.stream()
     for start, end in pairwise(places):
         take(stream[start:end])

@@ -172,7 +172,7 @@ class CapacityMonitor:
         self._messages = np.zeros(READS_KEPT)
         self._seconds = np.zeros(READS_KEPT)
         self._sources = np.zeros(READS_KEPT, np.int64)
-        self._timed = 0
+        self.reads_timed = 0
         self._late = np.zeros(_BUCKETS, np.int64)
         self._late_before = np.zeros(_BUCKETS, np.int64)
         self._window_began = -math.inf
@@ -183,11 +183,11 @@ class CapacityMonitor:
         """Record a read that was timed; `source` is any number that identifies its socket."""
         if messages <= 0 or seconds <= 0:
             return
-        place = self._timed % READS_KEPT
+        place = self.reads_timed % READS_KEPT
         self._messages[place] = messages
         self._seconds[place] = seconds
         self._sources[place] = source
-        self._timed += 1
+        self.reads_timed += 1
 
     def probed(self, late: float, now: float) -> None:
         """Record that a probe ran `late` seconds after it was due, at `now` seconds of a monotonic clock."""
@@ -208,7 +208,7 @@ class CapacityMonitor:
         self._looked_at, self._total = now, total
         if not elapsed > 0:
             return None
-        kept = min(self._timed, READS_KEPT)
+        kept = min(self.reads_timed, READS_KEPT)
         messages, sources = self._messages[:kept].copy(), self._sources[:kept]
         return Observations(
             came / elapsed,

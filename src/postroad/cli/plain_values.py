@@ -15,12 +15,12 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["PlainCommand", "PlainGroup"]
+__all__ = ["PlainCommand", "PlainGroup", "PlainValue"]
 
 # Numbers that everybody writes alike; for all others typer decides.
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _DECIMAL = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
-# What a parameter may ask of a path beside that it can be read.
+# What a parameter may require of a path besides that it can be read.
 _PATH_DEMANDS = ("exists", "writable", "resolve_path", "allow_dash", "path_type")
 
 _NOT_PLAIN = object()
@@ -46,11 +46,11 @@ def _converted_plainly(parameters: Any) -> Any:
     for parameter in parameters:
         # Releases of typer that have no such attribute convert without pydantic.
         if getattr(parameter, "_runtime_param", parameter) is None:
-            parameter._runtime_param = _PlainValue()
+            parameter._runtime_param = PlainValue()
     return parameters
 
 
-class _PlainValue:
+class PlainValue:
     """What typer calls to convert the words that were given for a parameter."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:

@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
     from postroad.client import AdminAccess
 
-__all__ = ["BrokerFigures", "SessionFigures", "broker_figures", "session_figures", "top"]
+__all__ = [
+    "BrokerFigures",
+    "NetworkView",
+    "SessionFigures",
+    "broker_figures",
+    "figures_between",
+    "session_figures",
+    "top",
+]
 
 DEFAULT_ADDRESS = "127.0.0.1:8161"
 # A busy broker responds between two batches.
@@ -114,7 +122,7 @@ async def _watch(where: str, interval: float, once: bool, access: AdminAccess, a
         while True:
             await asyncio.sleep(interval)
             after = await _look(where, access)
-            brokers, sessions = _figures(before, after)
+            brokers, sessions = figures_between(before, after)
             if as_json:
                 told = {"brokers": [one._asdict() for one in brokers], "sessions": [one._asdict() for one in sessions]}
                 echo_json({"time": round(time.time(), 3), **told})
@@ -129,7 +137,7 @@ async def _watch(where: str, interval: float, once: bool, access: AdminAccess, a
             screen.stop()
 
 
-class _Sight(NamedTuple):
+class NetworkView(NamedTuple):
     """What all brokers reported at one time; None for one that did not."""
 
     at: float
@@ -141,7 +149,7 @@ class _Sight(NamedTuple):
 _PARTS = frozenset(("broker", "ready", "process_seconds", "statistics", "server", "network", "sessions", "capacity"))
 
 
-async def _look(where: str, access: AdminAccess) -> _Sight:
+async def _look(where: str, access: AdminAccess) -> NetworkView:
     admins = await _admins(where, access)
     found = await asyncio.gather(*(_report(admin, access, asks=True) for admin in admins))
     reports = {
@@ -149,7 +157,7 @@ async def _look(where: str, access: AdminAccess) -> _Sight:
         for admin, report in zip(admins, found, strict=True)
     }
     numbers = {admin: int(report["broker"]) for admin, report in reports.items() if report is not None}
-    return _Sight(time.monotonic(), reports, numbers)
+    return NetworkView(time.monotonic(), reports, numbers)
 
 
 async def _admins(where: str, access: AdminAccess) -> list[str]:
@@ -189,7 +197,7 @@ async def _report(base: str, access: AdminAccess, asks: bool = False) -> dict[st
         return None
 
 
-def _figures(before: _Sight, after: _Sight) -> tuple[list[BrokerFigures], list[SessionFigures]]:
+def figures_between(before: NetworkView, after: NetworkView) -> tuple[list[BrokerFigures], list[SessionFigures]]:
     seconds = max(after.at - before.at, 1e-9)
     brokers: list[BrokerFigures] = []
     sessions: list[SessionFigures] = []

@@ -26,7 +26,7 @@ from postroad.errors import PostroadError
 if TYPE_CHECKING:
     from postroad.messages import MessageId
 
-__all__ = ["trace"]
+__all__ = ["show_journey", "trace"]
 
 DEFAULT_TRAIL = Path("postroad-data/trail")
 # The suffix of plans; an argument without it that is not a file is an address.
@@ -109,7 +109,7 @@ class _Asking(NamedTuple):
     def answered(self, document: dict[str, Any]) -> None:
         self.documents.append(document)
         if not self.quiet:
-            _show(document, self.as_json)
+            show_journey(document, self.as_json)
 
 
 def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
@@ -155,7 +155,8 @@ def _perhaps(hidden: list[str]) -> str:
     return f", as far as the record goes, which is not complete: {'; '.join(hidden)}" if hidden else ""
 
 
-def _show(document: dict[str, Any], as_json: bool) -> None:
+def show_journey(document: dict[str, Any], as_json: bool) -> None:
+    """Print a journey, as a tree or as JSON."""
     if as_json:
         echo_json(document)
         return

@@ -30,7 +30,18 @@ if TYPE_CHECKING:
     Prints = NDArray[np.uint32]
     Ints = NDArray[np.int64]
 
-__all__ = ["BLOCKS", "PART_FIELDS", "SEED", "SHORT", "WIDTH", "dealt_keys", "equation", "part_of", "solved_parts"]
+__all__ = [
+    "BLOCKS",
+    "PART_FIELDS",
+    "SEED",
+    "SHORT",
+    "WIDTH",
+    "SolverScratch",
+    "dealt_keys",
+    "equation",
+    "part_of",
+    "solved_parts",
+]
 
 WIDTH = 64  # coefficients per equation, and rows per block: one word
 
@@ -231,7 +242,7 @@ def _solve(
         _substitute(rows, prints, blocks, columns, short, _MOST_LANES, state, words, end)
 
 
-class _Scratch(NamedTuple):
+class SolverScratch(NamedTuple):
     """Memory to solve a part in.
 
     Attributes:
@@ -286,7 +297,7 @@ def _solve_parts(
         parts: the blocks to begin with, of each; takes the rest.
         columns: of the first blocks of a part; the others have one more.
         share: of the starts that lie in the first blocks.
-        words, rows, prints, state: a `_Scratch`.
+        words, rows, prints, state: a `SolverScratch`.
         out: takes the solution, part by part: block by block, in each block column by column.
     """
     mask = (_TWO << np.uint64(columns)) - _ONE
@@ -335,7 +346,7 @@ def solved_parts(
     room = np.int64(8)
     while True:
         rows = int(blocks.max() + room) * WIDTH
-        scratch = _Scratch(
+        scratch = SolverScratch(
             np.empty(most, np.uint64),
             np.empty(rows, np.uint64),
             np.empty(rows, np.uint32),

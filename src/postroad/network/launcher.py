@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from postroad.topology import Plan
 
 __all__ = [
+    "BROKER_PROGRAM",
     "STOP_SECONDS",
     "RunningProcess",
     "admin_authority",
@@ -52,7 +53,7 @@ TAIL_LINES = 12
 
 # Nothing is imported from the working directory (-P). A reload that comes while the program is still loading must not
 # end it.
-_PROGRAM = (
+BROKER_PROGRAM = (
     "-P",
     "-c",
     "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from postroad.cli import main; main()",
@@ -154,7 +155,7 @@ def command_line(place: Place, broker: int, join_seconds: float = 0.0) -> list[s
         join_seconds: how long it waits for the network before clients can connect.
     """
     joining = ("--join-seconds", f"{join_seconds:g}") if join_seconds else ()
-    return [sys.executable, *_PROGRAM, "broker", "--config", str(place.config_file(broker)), *joining]
+    return [sys.executable, *BROKER_PROGRAM, "broker", "--config", str(place.config_file(broker)), *joining]
 
 
 async def launch(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["ProcessMark", "is_alive", "mark_of", "send_signal"]
+__all__ = ["ProcessMark", "is_alive", "mark_of", "send_signal", "started_by_ps"]
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 # The fields of /proc/PID/stat after the name, which ends at the last bracket: the first is the state, the 20th the
@@ -28,7 +28,7 @@ class ProcessMark(msgspec.Struct, frozen=True):
 
 def mark_of(pid: int) -> ProcessMark | None:
     """The mark of a running process; None if there is none, or if it has ended and nobody has waited for it yet."""
-    started = _from_proc(pid) if _BOOT.exists() else _from_ps(pid)
+    started = _from_proc(pid) if _BOOT.exists() else started_by_ps(pid)
     return None if started is None else ProcessMark(pid, started)
 
 
@@ -67,7 +67,8 @@ def _from_proc(pid: int) -> str | None:
     return None if fields[_STATE] in _ENDED else f"{boot}:{fields[_START]}"
 
 
-def _from_ps(pid: int) -> str | None:
+def started_by_ps(pid: int) -> str | None:
+    """Return when a process started, where there is no /proc; None if it has ended."""
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     state, _, started = (
         subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip().partition(" ")

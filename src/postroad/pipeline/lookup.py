@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Bits = NDArray[np.bool_]
 
-__all__ = ["EVIDENCE", "EXACT", "as_evidence", "evidence_of", "rows_of"]
+__all__ = ["EVIDENCE", "EXACT", "AskedIds", "as_evidence", "evidence_of", "hashed_ids", "rows_of"]
 
 _ARROW = {"bigint": pa.int64(), "int": pa.int32(), "binary": pa.binary(), "string": pa.string()}
 EVIDENCE = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS.items()])
@@ -52,7 +52,7 @@ _SPREADS = (
 )
 
 
-class _AskedIds:
+class AskedIds:
     """The ids of a question, each once, to look up rows by."""
 
     def __init__(self, ids: Any) -> None:
@@ -91,7 +91,7 @@ class _AskedIds:
         columns = _numbers(rows)
         if not len(columns[0]):
             return np.empty(0, np.int64)
-        at = np.minimum(np.searchsorted(self._hashes, _hashed(columns, self._seed)), len(self) - 1)
+        at = np.minimum(np.searchsorted(self._hashes, hashed_ids(columns, self._seed)), len(self) - 1)
         places = self._place[at]
         same = np.ones(len(places), np.bool_)
         for mine, theirs in zip(self.columns, columns, strict=True):
@@ -103,7 +103,7 @@ def _numbers(rows: Any) -> list[Ints]:
     return [np.ascontiguousarray(rows.column(name).to_numpy(), np.int64) for name in ID]
 
 
-def _hashed(columns: list[Ints], seed: int) -> Any:
+def hashed_ids(columns: list[Ints], seed: int) -> Any:
     """Return a number for each id; that two ids share one is as rare as chance has it, and depends on the seed."""
     mixed = np.full(len(columns[0]), seed, np.uint64)
     for column in columns:
@@ -115,7 +115,7 @@ def _hashed(columns: list[Ints], seed: int) -> Any:
 def _distinct(columns: list[Ints]) -> tuple[int, Any, Ints, Ints]:
     """Return a seed, the hashes of distinct ids by it, ascending; the first row of each; and which of them a row is."""
     for seed in range(len(columns[0]) + 2):
-        known, first, which = np.unique(_hashed(columns, seed), return_index=True, return_inverse=True)
+        known, first, which = np.unique(hashed_ids(columns, seed), return_index=True, return_inverse=True)
         # Two ids with one hash would hide each other.
         if all((column == column[first[which]]).all() for column in columns):
             return seed, known, first.astype(np.int64), which.astype(np.int64)
@@ -163,9 +163,7 @@ def _with_writer(rows: Any, broker: int, path: str) -> Any:
     return rows
 
 
-def _asked_rows(
-    root: Location, name: str, files: Iterable[SourceFile], asked: _AskedIds, reads: Reads
-) -> Iterator[Any]:
+def _asked_rows(root: Location, name: str, files: Iterable[SourceFile], asked: AskedIds, reads: Reads) -> Iterator[Any]:
     """Yield those rows of files that may be about asked ids."""
     schema = SCHEMAS[name]
     for broker, entry in files:
@@ -222,7 +220,7 @@ def evidence_of(
     for one in files:
         by_table.setdefault(one.entry.table, []).append(one)
     reads = reads or Reads()
-    asked = _AskedIds(questions)
+    asked = AskedIds(questions)
     parts, places = [as_evidence(questions, ASKED)], [asked.place_of_question]
     for name, (source, renamed) in EXACT.items():
         found = list(_asked_rows(root, name, by_table.get(name, ()), asked, reads))
@@ -251,7 +249,7 @@ def _together(parts: list[Any], places: Ints) -> Any:
     return rows.take(pa.array(order[int((places < 0).sum()) :])).combine_chunks()
 
 
-def _hits(context: Context, asked: _AskedIds, filters: Any) -> Iterator[Any]:
+def _hits(context: Context, asked: AskedIds, filters: Any) -> Iterator[Any]:
     """Yield what filters say, origin by origin and minute by minute."""
     order = np.lexsort((asked.columns[1], asked.columns[0]))
     sorted_ids = [column[order] for column in asked.columns]

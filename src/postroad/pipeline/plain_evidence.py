@@ -202,8 +202,8 @@ def from_hits(view: View, rows: Ints, plain: Bits) -> Answers:
 
     claimed = told(HistoryKind.RELAYED)
     # Each broker that recorded the message got it once from a neighbour, and no other broker did.
-    handed = _hops(claimed[0], np.zeros_like(claimed[1]), claimed[2])
-    known, times = np.unique(handed, return_counts=True)
+    relayed = _hops(claimed[0], np.zeros_like(claimed[1]), claimed[2])
+    known, times = np.unique(relayed, return_counts=True)
     plain[known[times > 1] >> 2 * _BROKER_BITS] = False
     had = _hops(group[~at_origin], np.zeros(int((~at_origin).sum()), np.int64), broker[~at_origin])
     plain[np.setxor1d(known, had) >> 2 * _BROKER_BITS] = False

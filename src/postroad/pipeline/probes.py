@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     Words = NDArray[np.uint64]
     Bits = NDArray[np.bool_]
 
-__all__ = ["FILTER_COLUMNS", "HITS_SCHEMA", "Question", "hits_of", "loaded"]
+__all__ = ["FILTER_COLUMNS", "HITS_SCHEMA", "Question", "hits_of", "loaded", "segments_by_broker"]
 
 # The columns read of a filter: all but the keys it was made of.
 FILTER_COLUMNS = (
@@ -142,7 +142,7 @@ def hits_of(context: Context, ids: Any, filters: Any) -> Any:
     """Return what the filters of all brokers say about ids of one origin: a row for each id and broker that had it."""
     question = Question.of(ids)
     tables = []
-    for broker, segments, damaged in _by_broker(filters):
+    for broker, segments, damaged in segments_by_broker(filters):
         row, hits = _asked(context, broker, segments, question)
         if damaged:
             row, hits = _with_damage(row, hits, damaged, len(question.times))
@@ -151,7 +151,7 @@ def hits_of(context: Context, ids: Any, filters: Any) -> Any:
     return pa.concat_tables(tables) if tables else HITS_SCHEMA.empty_table()
 
 
-def _by_broker(filters: Any) -> Iterator[tuple[int, list[FilterSegment], list[tuple[int, int]]]]:
+def segments_by_broker(filters: Any) -> Iterator[tuple[int, list[FilterSegment], list[tuple[int, int]]]]:
     """Yield the filters of each broker, and the times of its damaged filters."""
     found: dict[int, list[FilterSegment]] = defaultdict(list)
     damaged: dict[int, list[tuple[int, int]]] = defaultdict(list)

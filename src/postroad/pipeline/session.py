@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["DEFAULT_MASTER", "SparkStart", "check_java", "is_local_master", "session", "surroundings"]
+__all__ = [
+    "DEFAULT_MASTER",
+    "SparkStart",
+    "changed_environment",
+    "check_java",
+    "is_local_master",
+    "session",
+    "surroundings",
+]
 
 DEFAULT_MASTER = "local[*]"
 OLDEST_JAVA = 17
@@ -120,7 +128,7 @@ def session(
     # What Spark spills and writes is as private as the trail; its processes inherit the mask.
     before = os.umask(PRIVATE_MASK)
     try:
-        with _environment(surroundings(is_local, submitted=submitted)):
+        with changed_environment(surroundings(is_local, submitted=submitted)):
             if is_local and not submitted:
                 start_jvm({"spark.app.name": name, "spark.master": str(master), **chosen})
             made = builder.getOrCreate()
@@ -280,7 +288,7 @@ def surroundings(is_local: bool, *, submitted: bool = False) -> dict[str, str]:
 
 
 @contextmanager
-def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+def changed_environment(wanted: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for a while: the next session may have another master."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)

@@ -24,7 +24,7 @@ from postroad.trail.access import make_folders, write_private
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["note_path", "warm_address", "warm_server"]
+__all__ = ["note_path", "wait_for_server", "warm_address", "warm_server"]
 
 # How long Spark may take to start on a busy machine.
 START_SECONDS = 300.0
@@ -107,7 +107,7 @@ def warm_server(
         start_new_session=True,
     )
     try:
-        _wait_for(running, port)
+        wait_for_server(running, port)
         write_private(note_path(), msgspec.json.encode(_Note(running.pid, port, token)))
         yield running
     finally:
@@ -157,7 +157,12 @@ def _is_ours(port: int) -> bool:
     return not tables or users == {os.geteuid()}
 
 
-def _wait_for(running: subprocess.Popen[bytes], port: int) -> None:
+def wait_for_server(running: subprocess.Popen[bytes], port: int) -> None:
+    """Wait until the server accepts connections.
+
+    Raises:
+        PipelineError: it ended, or takes too long.
+    """
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
         if running.poll() is not None:

@@ -15,7 +15,7 @@ from postroad.tracking.journaled_recorder import turn_entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.recording.writer import Handed
+    from postroad.recording.writer import TakenJob
     from postroad.trail import Journal
 
 __all__ = ["JournalWriter"]
@@ -98,7 +98,7 @@ class JournalWriter:
             _tell(self._waiting.popleft()[-1], False)
         self._wanted.set()
 
-    def kept(self, part: Handed, stored: bool) -> None:
+    def kept(self, part: TakenJob, stored: bool) -> None:
         """A part of the record is in the trail, or was given up: then its entries stay for the next start."""
         self._reached = max(self._reached, part.covers)
         if not stored:

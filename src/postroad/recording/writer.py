@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from postroad.tracking import Job, TrackingRecorder
     from postroad.trail import Backlog, Done
 
-__all__ = ["Handed", "RecordWriter"]
+__all__ = ["RecordWriter", "TakenJob"]
 
 log = logging.getLogger("postroad.tracking")
 
@@ -42,7 +42,7 @@ DEFAULT_HELD_BYTES = 128 << 20
 Result = TypeVar("Result")
 
 
-class Handed(NamedTuple):
+class TakenJob(NamedTuple):
     """What a job has, in positions of the journal.
 
     Attributes:
@@ -97,7 +97,7 @@ class RecordWriter:
         recorder: TrackingRecorder,
         backlog: Backlog,
         clock: Callable[[], int],
-        kept: Callable[[Handed, bool], None] | None = None,
+        kept: Callable[[TakenJob, bool], None] | None = None,
         held_bytes: int = DEFAULT_HELD_BYTES,
         position: Callable[[], int] = int,
     ) -> None:
@@ -110,11 +110,11 @@ class RecordWriter:
         self._task: asyncio.Task[None] | None = None
         self._held_bytes = held_bytes
         self._jobs: list[Job] = []
-        self._given_up: Handed | None = None
+        self._given_up: TakenJob | None = None
         self._work: asyncio.Future[tuple[list[Done], Exception | None]] | None = None
         self._hangs = False
         self._position = position
-        self._handed: dict[int, Handed] = {}
+        self._taken: dict[int, TakenJob] = {}
         self._covered = 0
         # At each look: the latest time there was so far, and the position. All entries up to it were told by then.
         self._marks: deque[tuple[int, int]] = deque()
@@ -186,7 +186,7 @@ class RecordWriter:
         now = asyncio.get_running_loop().time()
         while self._waiting:
             first = self._waiting[0]
-            is_done = first.jobs is not None and first.jobs[1] not in self._handed
+            is_done = first.jobs is not None and first.jobs[1] not in self._taken
             if not is_done and now < first.since + PATIENCE_SECONDS:
                 break
             self._waiting.popleft()
@@ -207,7 +207,7 @@ class RecordWriter:
         self._take(force)
         for one in self._waiting if force else ():
             if one.jobs is None:
-                one.jobs = min(self._handed, default=self._lost + 1), max(self._handed, default=-1)
+                one.jobs = min(self._taken, default=self._lost + 1), max(self._taken, default=-1)
 
     def _take(self, force: bool) -> None:
         now, position = self._clock(), self._position()
@@ -229,7 +229,7 @@ class RecordWriter:
                 # Nothing is left open, whatever the time was.
                 covers = position
                 self._marks.clear()
-            self._handed[job.number] = Handed(job.through, self._covered, covers, position, self._latest)
+            self._taken[job.number] = TakenJob(job.through, self._covered, covers, position, self._latest)
             self._covered = covers
         self._jobs += jobs
 
@@ -237,7 +237,7 @@ class RecordWriter:
         if self._work is None:
             jobs, self._jobs = self._jobs, []
             given_up, self._given_up = self._given_up, None
-            told_until = [self._handed[job.number].at for job in jobs]
+            told_until = [self._taken[job.number].at for job in jobs]
             set_back, self._set_back = self._set_back, []
             self._work = self._thread.do(
                 lambda: self._written(list(zip(jobs, told_until, strict=True)), given_up, set_back, at_once)
@@ -254,18 +254,18 @@ class RecordWriter:
         if failure is not None:
             raise failure
 
-    def _release(self, number: int, stored: bool) -> Handed:
+    def _release(self, number: int, stored: bool) -> TakenJob:
         self._recorder.release(number)
-        handed = self._handed.pop(number)
+        taken = self._taken.pop(number)
         if not stored:
             self._lost = number
-        self.released_through = max(self.released_through, handed.through)
+        self.released_through = max(self.released_through, taken.through)
         if self._kept is not None:
-            self._kept(handed, stored)
-        return handed
+            self._kept(taken, stored)
+        return taken
 
     def _written(
-        self, jobs: list[tuple[Job, int]], given_up: Handed | None, set_back: list[tuple[int, int]], at_once: bool
+        self, jobs: list[tuple[Job, int]], given_up: TakenJob | None, set_back: list[tuple[int, int]], at_once: bool
     ) -> tuple[list[Done], Exception | None]:
         """Write jobs, on the thread; returns which are done with, and what a job failed at."""
         failure: Exception | None = None

@@ -37,14 +37,14 @@ class Cluster(Hierarchical):
     def __init__(self, number: int, now: int, station: Station, matcher: Matcher, **settings: int) -> None:
         super().__init__(number, now, station, matcher, **settings)
         # The place at the top that this broker holds: its own, or that of the controller it replaces.
-        self._place = None if station.parents else number
+        self.place = None if station.parents else number
         self._claims: dict[int, tuple[int, int]] = {}  # peer -> the place it holds, since when
         self._were_peers: set[int] = set()
         self._holders: set[int] = set()  # brokers that were said to hold the place of a peer
 
     def link_up(self, link: int, cost: int, now: int) -> Reaction:
         """A link works: attach to a parent, or present oneself to a peer."""
-        if self._place is None:
+        if self.place is None:
             return super().link_up(link, cost, now)
         reaction = self._raise(link)
         if link in self._station.peers or link == self._station.deputises_for or link in self._holders:
@@ -88,7 +88,7 @@ class Cluster(Hierarchical):
     # Places at the top.
 
     def _is_top(self) -> bool:
-        return self._place is not None
+        return self.place is not None
 
     def _knows_above(self) -> bool:
         """All messages go up."""
@@ -102,7 +102,7 @@ class Cluster(Hierarchical):
         return self._take_over(now) if self._may_lead() else self._seek(now)
 
     def _take_over(self, now: int) -> Reaction:
-        self._place = self._station.deputises_for or self.number
+        self.place = self._station.deputises_for or self.number
         self._epoch = max(now, self._epoch + 1)
         self._orphan_since = None
         self._holding = False
@@ -115,18 +115,18 @@ class Cluster(Hierarchical):
 
     def _present(self, link: int) -> Reaction:
         """Tell another broker at the top which place is held here, and what is wanted below."""
-        if self._place is None:
+        if self.place is None:
             return NOTHING
         self.peers.add(link)
         self._were_peers.add(link)
         self._sent[link] = self._wanted_over(link)
-        return Reaction([(link, Attach(self._epoch, True, self._place, tuple(sorted(self._sent[link]))))])
+        return Reaction([(link, Attach(self._epoch, True, self.place, tuple(sorted(self._sent[link]))))])
 
     def _takes_peer(self, frame: Attach, link: int, now: int) -> Reaction:
-        if self._place is None:
+        if self.place is None:
             # This broker has stepped down. Its parent knows that, or will by the time this could be answered.
             return NOTHING if link == self.parent else Reaction([(link, Detach(self._parents[0]))])
-        if frame.instead_of == self._place:
+        if frame.instead_of == self.place:
             if frame.epoch > self._epoch:
                 return self._step_down(StepDown(frame.epoch, link), link, now)
             return Reaction([(link, StepDown(self._epoch, self.number))]) + self._lose(link, now, 0)
@@ -144,9 +144,9 @@ class Cluster(Hierarchical):
 
     def _step_down(self, frame: StepDown, link: int, now: int) -> Reaction:
         """Give the place up, and become a child of who holds it."""
-        if self._place is None or frame.epoch <= self._epoch:
+        if self.place is None or frame.epoch <= self._epoch:
             return NOTHING
-        self._place = None
+        self.place = None
         reaction = NOTHING
         for peer in sorted(self.peers):
             reaction += Reaction([(peer, Detach(frame.holder))]) if peer != frame.holder else NOTHING
@@ -161,14 +161,14 @@ class Cluster(Hierarchical):
         """A peer stepped down: turn to who holds its place."""
         reaction = super()._part(frame, link, now)
         holder = frame.holder
-        if self._place is None or holder is None or holder == self.number or holder in self._links():
+        if self.place is None or holder is None or holder == self.number or holder in self._links():
             return reaction
         self._holders.add(holder)
         return reaction + (self._present(holder) if holder in self._up else Reaction(connect=(holder,)))
 
     def _take_child(self, frame: Attach, link: int, now: int) -> Reaction:
         reaction = NOTHING
-        if self._place is None and self._is_above(link):
+        if self.place is None and self._is_above(link):
             if link == self._station.deputises_for:
                 # It has stepped down for an earlier life of this broker, which holds no place now. It may have taken
                 # the Attach of this life before that: only another one tells it that the place is free.
@@ -186,7 +186,7 @@ class Cluster(Hierarchical):
         return NOTHING
 
     def _is_above(self, link: int) -> bool:
-        return self._place is None and super()._is_above(link)
+        return self.place is None and super()._is_above(link)
 
     def _lose(self, link: int, now: int, grace: int) -> Reaction:
         self._claims.pop(link, None)

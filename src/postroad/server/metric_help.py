@@ -23,7 +23,7 @@ HELP = MappingProxyType(
         "tracking_trouble": "1 while the record cannot be written as it should; /health says why.",
         "store_trouble": "1 while the store cannot be written as it should; /health says why.",
         "delivery_latency_seconds": (
-            "From the time in a message's id until it was handed to a client's socket here; of a sample, "
+            "From the time in a message's id until it was written to a client's socket here; of a sample, "
             "taken from the first scrape on."
         ),
         # The core.
@@ -45,7 +45,7 @@ HELP = MappingProxyType(
         "unacknowledged_now": "Deliveries that wait for their acknowledgement.",
         "paused_publishers_now": "Publishers that are not read from, because a queue or a link is full.",
         "accepted": "Messages accepted from clients.",
-        "delivered": "Deliveries handed to the sockets of clients.",
+        "delivered": "Deliveries written to the sockets of clients.",
         "matched_nobody": "Messages accepted that nobody wanted.",
         "shed_queue_full": "Messages shed because the queue of a subscription was full.",
         "shed_session_closed": "Messages shed because their subscriber's session ended.",
@@ -82,7 +82,7 @@ HELP = MappingProxyType(
         "internal_errors": "Defects that closed a connection.",
         # Between brokers.
         "relay_sent": "Messages that entered here and were sent to other brokers.",
-        "relay_relayed": "Messages that came from other brokers and went on to others.",
+        "relay_relayed": "Messages that arrived from other brokers and were relayed to others.",
         "relay_duplicates": "Copies that came a second time and were dropped.",
         "relay_maybe_duplicates": "Messages delivered that may have been delivered before.",
         "relay_exhausted": "Messages dropped at their hop limit.",
@@ -92,7 +92,7 @@ HELP = MappingProxyType(
         "relay_held_bytes_now": "Bytes of messages that wait for a way to another broker.",
         "link_up_now": "1 while the link works.",
         "link_crowded_now": "1 while local publishers wait for room in the link.",
-        "link_sent_messages": "Messages handed to the link.",
+        "link_sent_messages": "Messages written to the link.",
         "link_shed_messages": "Messages that did not fit into the link.",
         "link_held_messages_now": "Messages kept until the neighbour has them, or is done with them.",
         "link_held_bytes_now": "Bytes kept until the neighbour has them, or is done with them.",

@@ -154,7 +154,7 @@ class Service:
         self.clients = Clients(
             config, self._dispatcher, terms_of(config, self._gate, self.audit), self.audit, self.timing
         )
-        self._inquiry = self._tracked(core)
+        self.inquiry = self._tracked(core)
         self.observation = Observation(self.timing, self._take_timer, wall_clock)
         token = None if config.admin_token_file is None else load_token(Path(config.admin_token_file))
         queues = QueueAdmin(core, self._dispatcher.carry_out, wall_clock)
@@ -164,7 +164,7 @@ class Service:
             lambda: status(self),
             lambda: self.is_ready,
             self.troubles,
-            None if self._inquiry is None else self._trace,
+            None if self.inquiry is None else self._trace,
             None if self._tracking is None else self._tracking.aliased,
             token=token,
             audit=self.audit,
@@ -321,8 +321,8 @@ class Service:
         return self._tracking
 
     async def _trace(self, message: MessageId, exploration: Exploration) -> bytes:
-        assert self._inquiry is not None
-        return msgspec.json.encode(journey_document(await self._inquiry.trace(message, exploration)))
+        assert self.inquiry is not None
+        return msgspec.json.encode(journey_document(await self.inquiry.trace(message, exploration)))
 
     def statistics(self) -> BrokerStatistics:
         """Counts of the core, for people and for metrics."""
@@ -448,8 +448,8 @@ class Service:
             await self._links.stop(self._returns)
         if "link" in self._servers:
             self._servers["link"].close()
-        if self._inquiry is not None:
-            await self._inquiry.stop()
+        if self.inquiry is not None:
+            await self.inquiry.stop()
         await self._storage.stop()
         if self._tracking is not None:
             await self._tracking.stop()

@@ -59,7 +59,7 @@ class StoreDriver:
         clock: Callable[[], int],
         ages: AgeClock,
     ) -> None:
-        self._disk: Disk = FileDisk(folder)
+        self.disk: Disk = FileDisk(folder)
         self._reserve = DiskReserve(folder, min(settings.segment_bytes, MAX_RESERVE_BYTES))
         self._settings = settings
         self._core = core
@@ -105,13 +105,13 @@ class StoreDriver:
 
     def _recover(self) -> Recovered:
         try:
-            segments = self._disk.segments()
+            segments = self.disk.segments()
         except OSError as error:
             raise StoreReadError(
                 f"the store cannot be listed ({error.strerror or error}), and was not changed: mend the disk, or the "
                 f"owner and mode of {error.filename or 'the folder store'}, and start again"
             ) from error
-        return recover(segments, self._disk.read, self._disk.sync)
+        return recover(segments, self.disk.read, self.disk.sync)
 
     def _tell_recovery(self, found: Recovered) -> None:
         self._told = len(found.told)
@@ -140,8 +140,8 @@ class StoreDriver:
             log.error("store not written", extra={"reason": self.log.trouble or "the disk does not answer"})
         self._writing.end()
         self._reading.end()
-        if done and isinstance(self._disk, FileDisk):
-            self._disk.close()
+        if done and isinstance(self.disk, FileDisk):
+            self.disk.close()
 
     async def _finish(self, store: Log) -> None:
         await self._discard_rest(store)
@@ -159,7 +159,7 @@ class StoreDriver:
             await asyncio.sleep(0.001)
             return False
         try:
-            await self._writing.do(lambda: carry_out(commit, self._disk))
+            await self._writing.do(lambda: carry_out(commit, self.disk))
         except PostroadError as error:
             store.failed(commit, str(error))
         else:
@@ -236,7 +236,7 @@ class StoreDriver:
         self._set_redelivery()
 
     def _write(self, commit: DiskCommit) -> None:
-        carry_out(commit, self._disk)
+        carry_out(commit, self.disk)
         self._reserve.make()
 
     def _note_room(self) -> None:
@@ -322,7 +322,7 @@ class StoreDriver:
         found: list[tuple[Read, bytes | None]] = []
         for read in reads:
             try:
-                found.append((read, self._disk.read(read.segment, read.start, read.length)))
+                found.append((read, self.disk.read(read.segment, read.start, read.length)))
             except FileNotFoundError:
                 # Somebody has deleted it; nothing brings it back.
                 found.append((read, b""))

@@ -14,12 +14,12 @@ from postroad.testing.network_contract import LinkTraffic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Wiring"]
+__all__ = ["FrameMeter", "Wiring"]
 
 READ_BYTES = 256 * 1024
 
 
-class _Meter:
+class FrameMeter:
     """Counts the frames of one direction by their kind; it reads their heads and skips the rest.
 
     Attributes:
@@ -87,7 +87,7 @@ class Wiring:
         self._targets: dict[int, int] = {}
         self._cut: set[frozenset[int]] = set()
         self._open: dict[frozenset[int], set[asyncio.StreamWriter]] = {}
-        self._meters: dict[tuple[int, int], _Meter] = {}
+        self._meters: dict[tuple[int, int], FrameMeter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def lay(self, one: int, other: int) -> None:
@@ -104,7 +104,7 @@ class Wiring:
 
         self._servers[one, other] = await asyncio.start_server(relay, "127.0.0.1", 0)
         for way in ((one, other), (other, one)):
-            self._meters.setdefault(way, _Meter())
+            self._meters.setdefault(way, FrameMeter())
 
     def port(self, one: int, other: int) -> int:
         """Where one dials the other."""

@@ -182,7 +182,7 @@ class HistoryRecorder(KeepingRecorder):
         self._relays.clear()
         order = np.lexsort((mixed, ids[:, 1], ids[:, 0]))
         ids, mixed = ids[order], mixed[order]
-        # Handed to one link twice, as after a fault, counts once: equal numbers would cancel out.
+        # Written to one link twice, as after a fault, counts once: equal numbers would cancel out.
         new = (ids[1:] != ids[:-1]).any(axis=1)
         distinct = np.concatenate([[True], new | (mixed[1:] != mixed[:-1])])
         begins = np.concatenate([[True], new])[distinct].nonzero()[0]

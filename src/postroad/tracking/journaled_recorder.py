@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from postroad.tracking.findings import Findings
 
 __all__ = [
+    "ENTRY_HEAD",
     "JournalEntryError",
+    "JournalMark",
     "Journaled",
     "retell",
     "segment_begun",
@@ -38,7 +40,7 @@ __all__ = [
     "turn_entry",
 ]
 
-_HEAD = np.dtype([("event", "<i4"), ("count", "<i4"), ("number", "<i8"), ("now", "<i8")])
+ENTRY_HEAD = np.dtype([("event", "<i4"), ("count", "<i4"), ("number", "<i8"), ("now", "<i8")])
 _ID_BYTES = 16
 # Brokers, publishers and subscriptions have numbers of 32 bits; no clock comes near this time.
 LARGEST_NUMBER, LARGEST_TIME = 2**32 - 1, 2**62
@@ -48,7 +50,7 @@ class JournalEntryError(PostroadError):
     """An entry of a journal cannot be read."""
 
 
-class _Mark(IntEnum):
+class JournalMark(IntEnum):
     """Entries that are about the journal itself: numbers that no event has."""
 
     TURN_ENDED = 16
@@ -184,33 +186,33 @@ class Journaled(Recorder):
 
 
 def _head(event: int, count: int, number: int, now: int) -> bytes:
-    return np.array([(event, count, number, now)], _HEAD).tobytes()
+    return np.array([(event, count, number, now)], ENTRY_HEAD).tobytes()
 
 
 def turn_entry(now: int) -> bytes:
     """The entry between two turns of the event loop: all that was reported before `now` is before it."""
-    return _head(_Mark.TURN_ENDED, 0, 0, now)
+    return _head(JournalMark.TURN_ENDED, 0, 0, now)
 
 
 def turn_end(entry: bytes) -> int | None:
     """The time of an entry between two turns; None for any other."""
-    return _time_of(entry, _Mark.TURN_ENDED)
+    return _time_of(entry, JournalMark.TURN_ENDED)
 
 
 def segment_entry(last: bytes) -> bytes:
     """The entry that a segment begins with: those before it end with the given one. Empty if that has no time."""
-    return b"" if len(last) < _HEAD.itemsize else _head(_Mark.SEGMENT_BEGUN, 0, 0, told_at(last))
+    return b"" if len(last) < ENTRY_HEAD.itemsize else _head(JournalMark.SEGMENT_BEGUN, 0, 0, told_at(last))
 
 
 def segment_begun(entry: bytes) -> int | None:
     """The time of the last entry before a segment, by the one it begins with; None for any other."""
-    return _time_of(entry, _Mark.SEGMENT_BEGUN)
+    return _time_of(entry, JournalMark.SEGMENT_BEGUN)
 
 
-def _time_of(entry: bytes, kind: _Mark) -> int | None:
-    if len(entry) != _HEAD.itemsize:
+def _time_of(entry: bytes, kind: JournalMark) -> int | None:
+    if len(entry) != ENTRY_HEAD.itemsize:
         return None
-    event, _, _, now = np.frombuffer(entry, _HEAD, 1)[0].tolist()
+    event, _, _, now = np.frombuffer(entry, ENTRY_HEAD, 1)[0].tolist()
     return int(now) if event == kind else None
 
 
@@ -220,9 +222,9 @@ def told_at(entry: bytes) -> int:
     Raises:
         JournalEntryError: it cannot be read.
     """
-    if len(entry) < _HEAD.itemsize:
-        raise JournalEntryError(f"a journal entry has at least {_HEAD.itemsize} bytes, this has {len(entry)}")
-    return int(np.frombuffer(entry, _HEAD, 1)["now"][0])
+    if len(entry) < ENTRY_HEAD.itemsize:
+        raise JournalEntryError(f"a journal entry has at least {ENTRY_HEAD.itemsize} bytes, this has {len(entry)}")
+    return int(np.frombuffer(entry, ENTRY_HEAD, 1)["now"][0])
 
 
 def retell(entry: bytes, recorder: TrackingRecorder) -> int:
@@ -232,14 +234,14 @@ def retell(entry: bytes, recorder: TrackingRecorder) -> int:
         JournalEntryError: it cannot be read.
     """
     told_at(entry)
-    event, count, number, now = np.frombuffer(entry, _HEAD, 1)[0].tolist()
-    end = _HEAD.itemsize + count * _ID_BYTES
+    event, count, number, now = np.frombuffer(entry, ENTRY_HEAD, 1)[0].tolist()
+    end = ENTRY_HEAD.itemsize + count * _ID_BYTES
     if count < 0 or end > len(entry):
         raise JournalEntryError(f"a journal entry names {count} ids in {len(entry)} bytes")
     if not (0 <= number <= LARGEST_NUMBER and 0 <= now <= LARGEST_TIME):
         raise JournalEntryError(f"a journal entry of number {number} at {now} ms, which nothing has")
-    ids = np.frombuffer(entry, "<u8", 2 * count, _HEAD.itemsize).reshape(count, 2).astype(np.uint64)
-    if event in (_Mark.TURN_ENDED, _Mark.SEGMENT_BEGUN):
+    ids = np.frombuffer(entry, "<u8", 2 * count, ENTRY_HEAD.itemsize).reshape(count, 2).astype(np.uint64)
+    if event in (JournalMark.TURN_ENDED, JournalMark.SEGMENT_BEGUN):
         return int(now)
     try:
         texts = msgspec.msgpack.decode(entry[end:], type=list[str]) if end < len(entry) else []

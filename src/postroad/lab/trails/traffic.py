@@ -130,12 +130,12 @@ class TrailTraffic:
     def relayed_to(self, messages: Slice, rows: Ints, broker: int) -> Lists:
         """Return the neighbours that a broker relayed each of the rows to."""
         around = np.array(sorted(self.terrain.graph.neighbours(broker)), np.int64)
-        handed = np.empty((len(rows), len(around)), np.bool_)
+        relayed = np.empty((len(rows), len(around)), np.bool_)
         # One neighbour after the other: a column at a time is several times faster than all cells by their numbers.
         for place, neighbour in enumerate(around.tolist()):
             leads = self.terrain.parents[:, neighbour] == broker
-            handed[:, place] = messages.meant[:, neighbour][rows] & leads[messages.origin[rows]]
-        return Lists(_offsets(handed.sum(axis=1)), around[np.nonzero(handed)[1]])
+            relayed[:, place] = messages.meant[:, neighbour][rows] & leads[messages.origin[rows]]
+        return Lists(_offsets(relayed.sum(axis=1)), around[np.nonzero(relayed)[1]])
 
     def delivered(self, messages: Slice, rows: Ints, broker: int) -> Lists:
         """Return the subscriptions of a broker that got each of the rows."""
