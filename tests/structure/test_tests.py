@@ -27,6 +27,7 @@ WHITE_BOX: dict[str, set[str]] = {
     "tests/cli/test_imports.py": {"_runtime_param"},
     "tests/cli/test_job_progress.py": {"_bar"},
     "tests/conftest.py": {"_hypothesis_internal_use_settings"},
+    "tests/kernels/test_shortcuts.py": {"_SHORTCUTS"},
     "tests/matching/encoding/test_steps.py": {"_encoded", "_matrix"},
     "tests/matching/test_ceilings.py": {"_bundle"},
     "tests/matching/test_hostile.py": {"_interner", "_tables"},
