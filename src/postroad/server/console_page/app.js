@@ -36,6 +36,11 @@ function duration(ms) {
   return ms < 1000 ? ms.toFixed(0) + " ms" : (ms / 1000).toFixed(1) + " s";
 }
 
+// Clocks of messages have milliseconds: nothing smaller is known.
+function within(ms) {
+  return ms < 1 ? "under 1 ms" : "within " + duration(ms);
+}
+
 async function ask(path) {
   const token = sessionStorage.getItem("postroad-token");
   const headers = token ? { Authorization: "Bearer " + token } : {};
@@ -122,7 +127,7 @@ function layout(numbers, links) {
   const wide = Math.max(0.001, Math.max(...xs) - Math.min(...xs)), high = Math.max(0.001, Math.max(...ys) - Math.min(...ys));
   for (const at of places.values()) {
     at.x = numbers.length === 1 ? 300 : 60 + (480 * (at.x - Math.min(...xs))) / wide;
-    at.y = numbers.length === 1 ? 210 : 50 + (310 * (at.y - Math.min(...ys))) / high;
+    at.y = numbers.length === 1 ? 210 : 62 + (288 * (at.y - Math.min(...ys))) / high;
   }
   state.places = places;
   state.places.key = key;
@@ -177,11 +182,13 @@ function showRate(map, data, edge) {
   map.append(draw("text", { x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 - 4, class: "rate" }, text));
 }
 
-// Where the words about a broker stand: above it if its links lead down, below it otherwise.
+// Where the words about a broker stand: above or below it, where its links leave more room beside them.
 function awayFromLinks(number, links) {
   const at = state.places.get(number);
   const others = links.filter((edge) => edge.ends.includes(number)).map((edge) => state.places.get(edge.ends.find((end) => end !== number)));
-  return others.length && others.every((other) => other.y > at.y + 20) ? -27 : 31;
+  const room = (side) => Math.min(9, ...others.filter((other) => side * (other.y - at.y) > 0)
+    .map((other) => Math.abs(other.x - at.x) / Math.abs(other.y - at.y)));
+  return room(-1) > room(1) ? -31 : 31;
 }
 
 function showNode(map, data, number, below) {
@@ -194,7 +201,12 @@ function showNode(map, data, number, below) {
   const node = draw("g", { class: classes.join(" "), tabindex: 0, role: "button", "data-broker": number,
     "aria-label": `broker ${number}: ${condition}, ${words}`, "aria-pressed": String(number === state.chosen) });
   node.append(draw("circle", { cx: at.x, cy: at.y, r: 19 }), draw("text", { x: at.x, y: at.y }, String(number)));
-  node.append(draw("text", { x: at.x, y: at.y + below, class: "about" }, words));
+  // A line each for sessions and messages: long lines would leave the map on a phone.
+  const about = draw("text", { x: at.x, y: at.y + below, class: "about" });
+  const lines = words.split(", ");
+  lines.forEach((line, row) => about.append(
+    draw("tspan", { x: at.x, dy: row ? "1.1em" : below < 0 ? `${-1.1 * (lines.length - 1)}em` : 0 }, line)));
+  node.append(about);
   const choose = () => { state.chosen = state.chosen === number ? null : number; show(); };
   node.addEventListener("click", choose);
   node.addEventListener("keydown", (event) => {
@@ -256,7 +268,7 @@ function showLatency(points) {
     return;
   }
   const last = known[known.length - 1];
-  $("latency-text").textContent = `now: half within ${duration(last.p50)}, 90 % within ${duration(last.p90)}, 99 % within ${duration(last.p99)}`;
+  $("latency-text").textContent = `now: half ${within(last.p50)}, 90 % ${within(last.p90)}, 99 % ${within(last.p99)}`;
   const top = Math.max(...known.map((point) => point.p99), 1);
   const begin = points[0].time, wide = Math.max(1, points[points.length - 1].time - begin);
   for (const part of [0, 0.5, 1]) {
@@ -300,7 +312,7 @@ function showBrokers(data) {
     const counts = broker.counts;
     const figures = counts ? [counts.sessions, counts.subscriptions, rate(broker, (b) => b.counts.accepted),
       rate(broker, (b) => b.counts.delivered + b.counts.relayed), counts.waiting, broker.version] : ["", "", "", "", "", ""];
-    body.append(row([broker.number, state_, broker.counts ? `${up} of ${broker.links.length}` : "", ...figures], broker.number === state.chosen));
+    body.append(row([broker.number, state_, broker.counts ? `${up}\u00a0of\u00a0${broker.links.length}` : "", ...figures], broker.number === state.chosen));
   }
 }
 
