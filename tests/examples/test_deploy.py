@@ -62,3 +62,12 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     told = subprocess.run([program, "verify", str(copy)], capture_output=True, text=True, check=False, timeout=120)
     complaints = [line for line in told.stderr.splitlines() if "postroad.service" in line]
     assert complaints == []
+
+
+def test_unit_leaves_what_brokers_need() -> None:
+    service = unit()
+    # Kernels are linked into memory that is written first; folders of a group have the bit that hands it on.
+    assert {"MemoryDenyWriteExecute", "RestrictSUIDSGID"}.isdisjoint(service)
+    assert {"AF_INET", "AF_INET6"} <= set(service["RestrictAddressFamilies"].split())
+    # The only places that it can write to.
+    assert (service["StateDirectory"], service["CacheDirectory"]) == ("postroad", "postroad")
