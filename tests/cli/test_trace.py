@@ -205,7 +205,7 @@ def test_detours_are_told_as_such_and_not_as_losses() -> None:
 )
 def test_late_message_is_told_with_how_long_it_waited(waited: int, told: str) -> None:
     journey = a_journey()
-    late = DROP | {"reason": Detour.HANDED_LATE, "at": journey["origin"]["time"] + waited}
+    late = DROP | {"reason": Detour.DELIVERED_LATE, "at": journey["origin"]["time"] + waited}
     tree = journey_tree(a_journey(stops=[{**STOP, "dropped": [late]}]))
     assert f", {told} after it was published" in unstyled(tree.children[1].children[0])
 

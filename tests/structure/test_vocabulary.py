@@ -58,6 +58,7 @@ OLD_WORDS: dict[str, dict[str, str]] = {
     "attachments": {},
     "forwarded": {},
     "forwarding": {},
+    "handed": {},
     "keeper": {},
     "published": {},
     "sampling": {},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
 
-from tests.structure.repository import PACKAGE, ROOT
+from tests.structure.repository import PACKAGE, ROOT, parsed
 
 _FILE = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.py)`")
 
@@ -28,6 +29,24 @@ def test_walk_of_a_message_has_one_file_per_step() -> None:
     assert [len(found) for found in files] == [1] * len(rows)
     assert [found for (found,) in files if not (PACKAGE / found).is_file()] == []
     assert len({found for (found,) in files}) == len(rows) >= 15
+
+
+def test_walk_of_a_message_names_functions_that_exist() -> None:
+    text = (ROOT / "docs" / "design.md").read_text("utf-8").split("## The way of a message")[1].split("\n## ")[0]
+    begins = re.findall(r"`([a-z_/]+\.py)` \| `(?:([A-Za-z]+)\.)?([a-z_]+)` \|", text)
+    assert len(begins) >= 15
+    missing = [(file, function) for file, of, function in begins if function not in defined(file, of)]
+    assert missing == []
+
+
+def defined(file: str, class_name: str) -> set[str]:
+    """The functions of a module, or the methods of one of its classes."""
+    body = parsed(PACKAGE / file).body
+    if class_name:
+        body = [
+            part for node in body if isinstance(node, ast.ClassDef) and node.name == class_name for part in node.body
+        ]
+    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 @pytest.mark.parametrize("heading", sections())

@@ -132,7 +132,7 @@ class Advertisements:
         return Learned()
 
     def forget(self, broker: int, now: int) -> None:
-        """Drop all interests of a broker that is gone or starts anew."""
+        """Drop all interests of a broker that is gone or starts again."""
         line = self._lines.setdefault(broker, _Line())
         if line.steps is not None:
             line.steps.close()

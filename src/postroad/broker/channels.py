@@ -7,7 +7,7 @@ Rule 1: a session is named by two numbers, one from each end. A datagram counts 
 Rule 2: items are sent only after the other end has said this end's number (`is_open`). Datagrams are numbered; one that
     arrives out of order is dropped, and sent again.
 Rule 3: if the other end has a new number, or was silent for `SILENCE_MS`, the session is over (`on_lost`), with all
-    that was under way: the senders decide anew.
+    that was under way: the senders decide again.
 """
 
 from __future__ import annotations

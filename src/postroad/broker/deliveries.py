@@ -80,7 +80,7 @@ class Deliveries:
         """Use new limits from now on."""
         self.limits = limits
 
-    def hand_over(
+    def deliver(
         self,
         subscription: Subscription,
         batch: Batch,
@@ -115,7 +115,7 @@ class Deliveries:
             self._overflow(subscription, source, outbox, now)
 
     def enqueue(self, holder: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> NDArray[np.int64]:
-        """Let rows wait in a queue, which a subscription stands for; return those that have not expired."""
+        """Let rows wait in a queue, which a subscription represents; return those that have not expired."""
         if any_expires(batch.envelopes):
             rows = self.unexpired(holder, batch, rows, now)
         if len(rows):
@@ -322,11 +322,11 @@ class Deliveries:
         if subscription.queue is not None:
             assert self.queues is not None
             return self.queues.offer(subscription, outbox, now)
-        handed = 0
+        delivered = 0
         # Expired messages do not count: with nothing delivered, no acknowledgement would ask for the rest.
-        while (wanted := min(most - handed, self.drainable(subscription))) > 0:
+        while (wanted := min(most - delivered, self.drainable(subscription))) > 0:
             if not subscription.waiting.messages:
-                handed += self._drain_stored(subscription, wanted, outbox, now)
+                delivered += self._drain_stored(subscription, wanted, outbox, now)
                 continue
             for segment in subscription.waiting.pull(wanted):
                 rows = segment.rows
@@ -334,10 +334,10 @@ class Deliveries:
                     rows = self.unexpired(subscription, segment.batch, rows, now)
                 if len(rows):
                     self._deliver(subscription, segment.batch, rows, outbox, now)
-                    handed += len(rows)
+                    delivered += len(rows)
         if subscription.pushes_back and self._is_half_empty(subscription):
             self.release_publishers(subscription, outbox)
-        return handed
+        return delivered
 
     def drain_session(self, session: Session, outbox: Outbox, now: int) -> None:
         """Deliver what waited for a session, one turn's worth."""
@@ -383,7 +383,7 @@ class Deliveries:
         stored = self.stored
         assert stored is not None
         keeps = subscription.durable is not None and subscription.ack_mode is not AckMode.AUTO
-        handed = 0
+        delivered = 0
         for batch, rows, places, again, since in stored.pull(subscription, most):
             done = places
             if any_expires(batch.envelopes):
@@ -397,12 +397,12 @@ class Deliveries:
                 self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
                 if subscription.durable is not None:
                     record_handing(self._recorder, batch, rows, again, since, now)
-                handed += len(rows)
+                delivered += len(rows)
             if not keeps:
                 stored.settle(subscription, done)
-        return handed
+        return delivered
 
-    def hand_queued(self, subscription: Subscription, taken: Taken, outbox: Outbox, now: int) -> NDArray[np.int64]:
+    def deliver_queued(self, subscription: Subscription, taken: Taken, outbox: Outbox, now: int) -> NDArray[np.int64]:
         """Deliver rows of a queue to a consumer; return the places of those that it got, without expired ones."""
         stored = self.stored
         assert stored is not None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.messages import MessageId
+from postroad.messages.id_columns import TIME_SHIFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,6 @@ DEFAULT_SKEW_TOLERANCE_MS = 500
 # expect messages that are sent again for as long after a restart (`RESENT_MS`).
 FAR_MS = 5_000
 
-_COUNTER_BITS = np.uint64(16)
 # 128 bits cannot be guessed.
 _TOKEN_DIGITS = 32
 
@@ -114,7 +114,7 @@ class AssigningPublisher:
             return IdAdmission(0, 0, refusal)
         self._heard = int(tails[end - 1])
         resent = 0 if self._mark < 0 else int(np.searchsorted(tails[:end], np.uint64(self._mark), "right"))
-        times = (tails[resent:end] >> _COUNTER_BITS).astype(np.int64)
+        times = (tails[resent:end] >> TIME_SHIFT).astype(np.int64)
         distances = np.abs(times - now)
         off = distances > tolerance
         skewed = int(np.count_nonzero(off))

@@ -116,7 +116,7 @@ class GuestConsumers:
 
     def lost(self, broker: int, outbox: Outbox, now: int) -> None:
         """Remove the guests of a broker that is gone; none of them gets what the others had."""
-        # What comes back from it later, perhaps from another process, counts its answers anew.
+        # What comes back from it later, perhaps from another process, counts its answers again.
         self._answers = deque(each for each in self._answers if each[1] != broker)
         gone = [guest for guest in self._guests if guest.broker == broker]
         for guest in gone:

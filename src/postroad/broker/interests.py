@@ -206,7 +206,7 @@ class Interests:
         """Replace the interest of a broker; empty bytes if it has not said anything yet, None if it is gone.
 
         Raises:
-            EncodingError, LimitError: the bytes are not an advertisement; what was known of the broker stays.
+            EncodingError, LimitError: the bytes are not an advertisement; what was known about the broker stays.
         """
         _finish(self._learn(broker, summary))
 
@@ -214,7 +214,7 @@ class Interests:
         """Change the interest of a broker.
 
         Raises:
-            EncodingError, LimitError: the bytes are not an advertisement; what was known of the broker stays.
+            EncodingError, LimitError: the bytes are not an advertisement; what was known about the broker stays.
         """
         _finish(self._learn(broker, delta))
 
@@ -237,7 +237,7 @@ class Interests:
         """Apply what was decoded, a step at a time: first additions, then removals, so that no subscriber is missed.
 
         Raises:
-            PostroadError: the index has no room for it; what was known of the broker stays.
+            PostroadError: the index has no room for it; what was known about the broker stays.
         """
         self._words = max(self._words, bit_words(broker))
         added, removed = advertised
@@ -296,7 +296,7 @@ class Interests:
                     yield
             raise
         except GeneratorExit:
-            # Aborted, because the broker is gone or starts anew: all that it had is removed next, and these rows with
+            # Aborted, because the broker is gone or starts again: all that it had is removed next, and these rows with
             # it.
             held.update(dict.fromkeys(entered))
             raise

@@ -109,5 +109,5 @@ class MatchingTurns:
             self._core.relay.publish(part.batch, matched, part.source, outbox, now)
         else:
             self._core.count_unmatched(unmatched(self._core.wanted(offsets, slots)))
-            self._core.residents.hand_out(part.batch, offsets, slots, part.source, outbox, now)
+            self._core.residents.deliver(part.batch, offsets, slots, part.source, outbox, now)
         return done

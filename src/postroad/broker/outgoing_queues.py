@@ -198,7 +198,7 @@ class OutgoingQueues:
             spared: queues that are about to get messages, and so do not make room although they are empty.
 
         Raises:
-            BrokerError: there are as many as there may be, or the store takes nothing.
+            BrokerError: the limit is reached, or the store takes nothing.
         """
         queue = self._named.get(name)
         if queue is not None:

@@ -222,7 +222,7 @@ class Peers:
             case ConsumerAnswer():
                 self.guests.answer(source, item, outbox, now)
             case Hand():
-                self.consumers.handed(source, item, outbox, now)
+                self.consumers.deliver(source, item, outbox, now)
             case Answered():
                 self.consumers.answered(source, item)
             case Dismiss():

@@ -64,7 +64,7 @@ class OrderStatistics(NamedTuple):
 
 
 class Released(NamedTuple):
-    """Rows that waited and now go on, those of each publisher in order, with their consignments."""
+    """Rows that waited and now continue, those of each publisher in order, with their consignments."""
 
     batch: Batch
     consignments: list[Consignment]
@@ -128,7 +128,7 @@ class PublisherOrder:
         return self._waiting > MAX_WAITING or self._bytes > MAX_WAITING_BYTES
 
     def take(self, batch: Batch, marked: Flags, now: int, consignment: Consignment | None) -> tuple[Rows, Rows]:
-        """Take rows that arrived; return those that go on now, in the order they came, and the late ones among them."""
+        """Take rows that arrived; return those that continue now, in the order they came, and which are late."""
         fates = np.empty(len(batch), np.int8)
         done = 0
         while done < len(batch):
@@ -156,7 +156,7 @@ class PublisherOrder:
         return np.flatnonzero(fates != _WAITS), late
 
     def release(self, now: int, *, everything: bool = False) -> Released | None:
-        """Return what goes on now, because time has passed or there is no room for what waits; None for nothing.
+        """Return what continues now, because time has passed or there is no room for what waits; None for nothing.
 
         Each of the consignments is held once more, for the delivery of the rows.
         """

@@ -64,12 +64,12 @@ class QueueDispatch:
 
     def offer(self, queue: NamedQueue, outbox: Outbox, now: int) -> int:
         """Deliver what can be delivered, as far as this turn goes; return how many messages."""
-        handed = 0
+        delivered = 0
         queue.idle = waits = False
         most = self._core.limits.drain_messages
         for _ in range(LOOKS_PER_TURN):
             consumers = queue.consumers.open()
-            if not consumers or handed >= most or outbox.searched > self._core.turn_budget:
+            if not consumers or delivered >= most or outbox.searched > self._core.turn_budget:
                 queue.idle = not consumers
                 break
             if self._stored.is_discarding(queue.cursor):
@@ -84,7 +84,7 @@ class QueueDispatch:
                 # New rows of the queue are offered anyway; nothing else that is written or read matters.
                 queue.idle = True
                 break
-            handed += found
+            delivered += found
         unread = queue.holder.waiting.stored = self._log.unread(queue.cursor)
         if unread and waits:
             # More may come from the disk.
@@ -92,7 +92,7 @@ class QueueDispatch:
         if not queue.idle:
             for consumer in queue.consumers.open():
                 self._deliveries.owe(consumer.subscription.session)
-        return handed
+        return delivered
 
     def _look(self, queue: NamedQueue, consumers: Sequence[Consumer], outbox: Outbox, now: int) -> int | None:
         """Deliver rows of one look; return how many.
@@ -100,9 +100,9 @@ class QueueDispatch:
         None if there was nothing to look at yet, and -1 if no consumer wants anything that waits.
         """
         groups = queue.groups
-        handed = 0 if groups is None else self._serve_groups(queue, groups, consumers, outbox, now)
-        if handed:
-            return handed
+        delivered = 0 if groups is None else self._serve_groups(queue, groups, consumers, outbox, now)
+        if delivered:
+            return delivered
         among = (
             queue.consumers.wanted(queue.cursor, consumers)
             if groups is None
@@ -120,8 +120,8 @@ class QueueDispatch:
         for taken in shown:
             if outbox.searched > self._core.turn_budget:
                 break
-            handed += self._divide(queue, taken, [each for each in consumers if each.room], outbox, now)
-        return handed
+            delivered += self._divide(queue, taken, [each for each in consumers if each.room], outbox, now)
+        return delivered
 
     def _divide(self, queue: NamedQueue, taken: Taken, consumers: Sequence[Consumer], outbox: Outbox, now: int) -> int:
         """Deliver rows of one record to those who want them, as far as this turn goes; return how many."""
@@ -131,9 +131,9 @@ class QueueDispatch:
         queue.consumers.note_passed(taken, matched, queue.cursor)
         buckets = MessageGroups.buckets(taken.batch, taken.rows)
         free = np.ones(len(taken.places), np.bool_) if buckets is None else buckets < 0
-        handed = 0
+        delivered = 0
         for share in queue.consumers.assign(taken, matched, consumers, free):
-            handed += len(self._give(queue, share, taken, outbox, now))
+            delivered += len(self._give(queue, share, taken, outbox, now))
         if buckets is not None:
             if queue.groups is None:
                 queue.groups = MessageGroups()
@@ -141,8 +141,8 @@ class QueueDispatch:
             grouped = grouped[np.argsort(buckets[grouped], kind="stable")]
             parts = np.split(grouped, np.flatnonzero(np.diff(buckets[grouped])) + 1)
             of_buckets = [(int(buckets[part[0]]), part) for part in parts if len(part)]
-            handed += self._give_groups(queue, of_buckets, taken, matched, consumers, outbox, now)
-        return handed
+            delivered += self._give_groups(queue, of_buckets, taken, matched, consumers, outbox, now)
+        return delivered
 
     def _matched(self, queue: NamedQueue, taken: Taken, outbox: Outbox) -> tuple[Taken, dict[str, NDArray[np.bool_]]]:
         """Return the rows that this turn has time for, at least one, and which of them each selector wants."""
@@ -168,7 +168,7 @@ class QueueDispatch:
         """Deliver a consumer's share; return the places of the messages that it got, without expired ones."""
         part = _part(taken, share.at)
         self._log.take(queue.cursor, part.places)
-        return self._deliveries.hand_queued(share.consumer.subscription, part, outbox, now)
+        return self._deliveries.deliver_queued(share.consumer.subscription, part, outbox, now)
 
     def _give_groups(
         self,
@@ -204,23 +204,23 @@ class QueueDispatch:
                 rooms[number] -= size
             if size < len(at) and not blocked:
                 groups.block(bucket, taken.places[at[size:]])
-        handed = 0
+        delivered = 0
         for number, parts in shares.items():
             share = Share(by_number[number], np.sort(np.concatenate(parts)))
             got = self._give(queue, share, taken, outbox, now)
-            handed += len(got)
+            delivered += len(got)
             places = taken.places[share.at]
             if share.consumer.subscription.ack_mode is AckMode.AUTO:
                 groups.settled(places.tolist())
             elif len(got) < len(places):
                 groups.settled(places[~np.isin(places, got)].tolist())
-        return handed
+        return delivered
 
     def _serve_groups(
         self, queue: NamedQueue, groups: MessageGroups, consumers: Sequence[Consumer], outbox: Outbox, now: int
     ) -> int:
         """Deliver rows that were set apart because of their group; return how many."""
-        handed = 0
+        delivered = 0
         for bucket in groups.waiting():
             consumers = [each for each in consumers if each.room]
             if not consumers or outbox.searched > self._core.turn_budget:
@@ -243,11 +243,11 @@ class QueueDispatch:
                 queue.consumers.note_passed(taken, matched, queue.cursor)
                 every = np.arange(len(taken.places))
                 given = self._give_groups(queue, [(bucket, every)], taken, matched, able, outbox, now, blocked=True)
-                handed += given
+                delivered += given
                 able = [each for each in able if each.room]
                 if given < len(every) or not able or outbox.searched > self._core.turn_budget:
                     break
-        return handed
+        return delivered
 
 
 def _part(taken: Taken, at: Rows) -> Taken:

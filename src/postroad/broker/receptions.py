@@ -63,7 +63,7 @@ class _Known:
         ids: of them.
         places: where they are in the store.
         size: their bytes, about.
-        is_taken: the reception has handed them out, so that they can be settled: they are safe.
+        is_taken: the reception has passed them on, so that they can be settled: they are safe.
         is_over: their broker will not put them again.
     """
 

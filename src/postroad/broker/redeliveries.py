@@ -26,7 +26,7 @@ __all__ = ["LATE_MS", "QueueSettings", "Redeliveries", "record_handing"]
 
 # Times are rounded up to this, so that rows that return one by one wait together.
 QUANTUM_MS = 100
-# A message that waited in the store for longer was handed out late, which is recorded. Others, which are the rule, cost
+# A message that waited in the store for longer was delivered late, which is recorded. Others, which are the rule, cost
 # no row of the record.
 LATE_MS = 60_000
 
@@ -37,7 +37,7 @@ class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """How queues and durable subscriptions treat what comes back to them.
 
     Attributes:
-        max_deliveries: a message that was handed out so often, and came back each time, is given up.
+        max_deliveries: a message that was delivered this often, and came back each time, is given up.
         redelivery_ms: how long a message waits that was refused for the first time; twice as long each further time.
             One whose consumer was lost goes to another one at once the first time.
         max_redelivery_ms: the longest such wait.
@@ -158,11 +158,11 @@ def record_handing(
         recorder: keeps the record.
         batch: where they are.
         rows: which ones.
-        again: which of them were handed out before, or may have been; None for none.
+        again: which of them were delivered before, or may have been; None for none.
         stored: when they were stored, in ms.
         now: the time in ms.
     """
     if again is not None and again.any():
-        recorder.dropped(batch, rows[again], 0, Detour.HANDED_AGAIN, now)
+        recorder.dropped(batch, rows[again], 0, Detour.DELIVERED_AGAIN, now)
     if now - stored >= LATE_MS:
-        recorder.dropped(batch, rows, 0, Detour.HANDED_LATE, now)
+        recorder.dropped(batch, rows, 0, Detour.DELIVERED_LATE, now)

@@ -131,7 +131,7 @@ class Relay:
         """Route messages that enter the network here; `matched` is the result of the index."""
         split = self._interests.split(batch, matched, entering=self.strategy.link_state is not None)
         routed = self.strategy.publish(batch, split.destinations, now)
-        self._core.residents.hand_out(routed.batch, split.offsets, split.slots, source, outbox, now)
+        self._core.residents.deliver(routed.batch, split.offsets, split.slots, source, outbox, now)
         wanted = self._core.wanted(split.offsets, split.slots)
         unwanted = wanted[1:] == wanted[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
@@ -255,7 +255,7 @@ class Relay:
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
                 batch = marked(batch, rows[have_room(batch, rows, line)], line)
-        self._core.residents.hand_out(batch, split.offsets, split.slots, None, outbox, now, work.consignment)
+        self._core.residents.deliver(batch, split.offsets, split.slots, None, outbox, now, work.consignment)
 
     def returned(
         self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0

@@ -149,7 +149,7 @@ class RemoteConsumers:
 
     # --- what the home says ------------------------------------------------------------------------------------------
 
-    def handed(self, home: int, item: Hand, outbox: Outbox, now: int) -> None:
+    def deliver(self, home: int, item: Hand, outbox: Outbox, now: int) -> None:
         """Take messages for a client.
 
         Raises:
@@ -166,7 +166,7 @@ class RemoteConsumers:
             # It has left, and the home delivers them again.
             self._core.recorder.dropped(batch, rows, home, Detour.RETURNED, now)
             return
-        self._deliveries.hand_over(subscription, batch, rows, None, outbox, now, None)
+        self._deliveries.deliver(subscription, batch, rows, None, outbox, now, None)
         stored = self._deliveries.stored
         if stored is not None and stored.is_storing:
             self._deliveries.flush_stored(batch, None, outbox, now, None)

@@ -255,7 +255,7 @@ class Replays:
     def proceed(self, now: int) -> list[Subscription]:
         """Read on, a record for each of a few; return the subscriptions that have more to deliver now.
 
-        One that fails leaves the line, and the others go on: see `failures`.
+        One that fails leaves the line, and the others continue: see `failures`.
         """
         self.failures = []
         moved: list[Subscription] = []

@@ -59,7 +59,7 @@ class Residents:
             self._core.recorder.subscribed(subscription.number, principal, topic, text, now)
 
     def enter_again(self, wanted: Mapping[int, tuple[str, Selector | None]]) -> None:
-        """The index was filled anew without local subscriptions: enter all of them, each under a new slot.
+        """The index was filled again without local subscriptions: enter all of them, each under a new slot.
 
         Args:
             wanted: topic and selector of each, by its number.
@@ -91,7 +91,7 @@ class Residents:
         subscription.session = session
         self._core.budgets.add(subscription, size, work)
 
-    def hand_out(
+    def deliver(
         self,
         batch: Batch,
         offsets: NDArray[np.int64],
@@ -103,7 +103,7 @@ class Residents:
     ) -> None:
         """Deliver to each local subscription the rows that matched it; `source` is None for rows from a link.
 
-        The consignment of the rows, if any, is told when rows that have to wait leave their queues.
+        The consignment of the rows, if any, learns when rows that have to wait leave their queues.
         """
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
         stored = deliveries.stored
@@ -120,7 +120,7 @@ class Residents:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
             if subscription.retains:
                 retained.append(rows)
-            deliveries.hand_over(subscription, batch, rows, source, outbox, now, consignment)
+            deliveries.deliver(subscription, batch, rows, source, outbox, now, consignment)
         if stored is not None and stored.is_storing:
             if retained:
                 self._note_retained(batch, np.unique(np.concatenate(retained)), offsets, slots, now)

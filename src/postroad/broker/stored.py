@@ -60,7 +60,7 @@ class TakenRows(NamedTuple):
         batch: where they are.
         rows: which ones.
         places: their places in the store, one for each.
-        again: which of them were, or may have been, handed out before; None for none.
+        again: which of them were, or may have been, delivered before; None for none.
         stored: when they were stored, in ms.
     """
 

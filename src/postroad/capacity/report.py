@@ -110,7 +110,7 @@ def _waits(demand: Demand, costs: BatchCosts, chosen: Option) -> str:
         evaluate(demand._replace(rate=share * limit), costs, chosen.placement, chosen.brokers, Storage())
         for share in shares
     ]
-    figure, axes = new_axes("messages/s", "ms until handed to the sockets")
+    figure, axes = new_axes("messages/s", "ms until written to the sockets")
     axes.plot(shares * limit, [1e3 * point.p50 for point in points], label="50 %")
     axes.plot(shares * limit, [1e3 * point.p99 for point in points], label="99 %")
     axes.axvline(demand.rate, color="gray", linestyle=":", label="asked for")

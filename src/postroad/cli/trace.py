@@ -57,7 +57,7 @@ def trace(
         ),
     ] = None,
     explore: Annotated[
-        Explore, typer.Option(help="Ask only those that a broker handed it to, or all its neighbours.")
+        Explore, typer.Option(help="Ask only those that a broker relayed it to, or all its neighbours.")
     ] = Explore.RELAYED,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,

@@ -34,7 +34,7 @@ class Taken(NamedTuple):
         places: name the rows; the taker settles them or gives them back.
         batch: where they are; several cursors share it.
         rows: which rows of the batch.
-        tried: which of them were, or may have been, handed out before; None for none.
+        tried: which of them were, or may have been, delivered before; None for none.
         stored: when they were stored, in ms.
         tries: how often each of them surely returned (`Log.retry`); None for never.
         notes: their notes (`Log.transfer`), each with the indices into `places` it belongs to; None for nothing.
@@ -59,15 +59,15 @@ class Cursor:
         terms: what its owner keeps about it.
         durable: it survives a restart; otherwise it costs no record but the rows themselves.
         attached: somebody takes rows from it.
-        attached_at: the number of the record that says so, or that gave it rows of another cursor; rows are handed out
+        attached_at: the number of the record that says so, or that gave it rows of another cursor; rows are given out
             once that record is safe.
         waiting: rows to hand out.
-        in_flight: rows that were handed out and are neither settled nor given back.
-        tried: rows that were, or may have been, handed out before; a superset, cleaned when rows are handed out again.
+        in_flight: rows that were given out and are neither settled nor given back.
+        tried: rows that were, or may have been, given out before; a superset, cleaned when rows are given out again.
         tries: at k, the rows that surely returned more than k times; each set contains the next one.
         notes: texts, each with the rows that it belongs to.
         bytes: about how much it waits for or has in flight: rows count with the mean size of their record.
-        ceiling: only rows below this place are handed out: rows that were stored before may still join it below.
+        ceiling: only rows below this place are given out: rows that were stored before may still join it below.
     """
 
     __slots__ = (
@@ -205,7 +205,7 @@ class Cursor:
             yield gone
 
     def forget(self, runs: Runs) -> None:
-        """Forget rows, and all that is known of them."""
+        """Forget rows, and all that is known about them."""
         if self.tried.count:
             self.tried.remove(runs)
         if self.tries:

@@ -245,7 +245,7 @@ class Log:
     def pull(self, cursor: Cursor, most: int) -> list[Taken]:
         """Hand out the next rows of a cursor, `most` at most: those that are safe and in memory.
 
-        A record that is not in memory is listed by `take_reads`; no row after it is handed out before it is loaded.
+        A record that is not in memory is listed by `take_reads`; no row after it is given out before it is loaded.
         """
         return self._reads.pull(cursor, most, self._below(cursor))
 
@@ -268,19 +268,19 @@ class Log:
         cursor.take(runs_of(places))
 
     def settle(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
-        """Settle rows that a cursor handed out."""
+        """Settle rows that a cursor gave out."""
         self._settled.setdefault(cursor.number, []).append(places)
         self._settled_durable |= cursor.durable
         self.touches += cursor.durable
         self.wake()
 
     def give_back(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
-        """Let rows that were handed out wait again, in their old order; they count as tried."""
+        """Let rows that were given out wait again, in their old order; they count as tried."""
         # Without rows whose record was found damaged in the meantime.
         cursor.give_back(cursor.in_flight_at(places))
 
     def retry(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
-        """Count a failed try of rows that were handed out. They wait again when they are given back."""
+        """Count a failed try of rows that were given out. They wait again when they are given back."""
         runs = cursor.in_flight_at(places)
         if not len(runs.starts):
             return
@@ -291,7 +291,7 @@ class Log:
             self._enqueue(Kind.TRIED, tried_payload(cursor.number, raised), False)
 
     def transfer(self, cursor: Cursor, places: NDArray[np.int64], to: Cursor, note: bytes) -> None:
-        """Move rows that one durable cursor has handed out to another cursor, without copying them.
+        """Move rows that one durable cursor has given out to another cursor, without copying them.
 
         Args:
             cursor: settles them.
@@ -370,7 +370,7 @@ class Log:
             self._enqueue(Kind.SETTLED, settled_payload(told), True)
 
     def unread(self, cursor: Cursor) -> int:
-        """Return how many rows a cursor has not handed out, including rows of the open record."""
+        """Return how many rows a cursor has not given out, including rows of the open record."""
         return cursor.waiting.count + self._open.count_of(cursor.number)
 
     def oldest(self, cursor: Cursor) -> int | None:

@@ -25,6 +25,7 @@ import numpy as np
 
 from postroad.errors import PostroadError
 from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
+from postroad.messages.envelope import ENVELOPE_BYTES
 from postroad.messages.id_columns import TIME_SHIFT
 from postroad.messages.scanner import PREFIX_BYTES
 from postroad.store.errors import DamageError
@@ -57,7 +58,6 @@ _BATCH = struct.Struct("<IIIQq")
 _MATCH = struct.Struct("<III")
 _SETTLED = struct.Struct("<II")
 _CURSOR = struct.Struct("<I")
-_ENVELOPE = 40
 # Spans, ids and envelopes of a row in a batch.
 _COLUMN_BYTES = 40 + 16 + 40
 _ALL, _RUNS, _BITMAP = 0, 1, 2
@@ -81,7 +81,7 @@ class EncodedRows:
         self.messages, self.lengths = encode_batch(batch)
         has_metadata = bool((batch.spans[:, 8] != batch.spans[:, 9]).any())
         self.metadata = encode_metadata(batch)[0] if has_metadata else np.empty(0, np.uint8)
-        self.size = self.messages.nbytes + self.metadata.nbytes + self.count * (_ENVELOPE + 4)
+        self.size = self.messages.nbytes + self.metadata.nbytes + self.count * (ENVELOPE_BYTES + 4)
 
 
 def stored_bytes(batch: Batch, rows: Rows | None = None) -> int:
@@ -89,7 +89,7 @@ def stored_bytes(batch: Batch, rows: Rows | None = None) -> int:
     spans = batch.spans if rows is None else batch.spans[rows]
     # A buffer has less than 2**31 bytes, but rows may share parts of it, so the sum needs 64 bits.
     parts = int((spans[:, 1::2] - spans[:, ::2]).sum(dtype=np.int64))
-    return parts + len(spans) * (PREFIX_BYTES + _ENVELOPE + 4)
+    return parts + len(spans) * (PREFIX_BYTES + ENVELOPE_BYTES + 4)
 
 
 def batch_payload(
@@ -176,7 +176,7 @@ class StoredRows:
         self.count, matches, self._metadata, self.origin, self.stored = _BATCH.unpack_from(payload, 0)
         if self.count > min(MAX_RECORD_ROWS, len(payload)) or self.origin >= MAX_NUMBER:
             raise ValueError("it has more rows than bytes, or stands for a record that cannot be")
-        at = _BATCH.size + self.count * (_ENVELOPE + 4)
+        at = _BATCH.size + self.count * (ENVELOPE_BYTES + 4)
         self.numbers: Rows | None = None
         if self.origin:
             self.numbers = np.frombuffer(payload, "<u4", self.count, at).astype(np.int64)
@@ -206,7 +206,7 @@ class StoredRows:
             try:
                 data = np.frombuffer(self._payload, np.uint8)
                 ids, envelopes, sizes = decode_envelopes(data, count, start)
-                lengths = np.frombuffer(self._payload, "<u4", count, start + count * _ENVELOPE).astype(np.int32)
+                lengths = np.frombuffer(self._payload, "<u4", count, start + count * ENVELOPE_BYTES).astype(np.int32)
                 metadata = (self._messages, sizes) if self._metadata else None
                 first = self._messages + self._metadata
                 self._batch = decode_batch(data, lengths, start=first, ids=ids, envelopes=envelopes, metadata=metadata)
@@ -232,7 +232,7 @@ def stored_ids(payload: memoryview) -> NDArray[np.uint64]:
     """
     try:
         count, *_ = _BATCH.unpack_from(payload, 0)
-        envelopes = np.frombuffer(payload, np.uint8, count * _ENVELOPE, _BATCH.size).reshape(count, _ENVELOPE)
+        envelopes = np.frombuffer(payload, np.uint8, count * ENVELOPE_BYTES, _BATCH.size).reshape(count, ENVELOPE_BYTES)
     except (struct.error, ValueError) as error:
         raise DamageError(f"a record of rows does not hold what it says: {error}") from error
     # The envelope begins with the id, in network order.
@@ -248,7 +248,7 @@ def latest_time(payload: bytes | memoryview) -> int:
     try:
         count, *_ = _BATCH.unpack_from(payload, 0)
         # The second word of each id, whose highest bits are the time; an envelope begins with its id.
-        tails = np.ndarray((count,), ">u8", payload, _BATCH.size + 8, (_ENVELOPE,))
+        tails = np.ndarray((count,), ">u8", payload, _BATCH.size + 8, (ENVELOPE_BYTES,))
     except (struct.error, ValueError, TypeError) as error:
         raise DamageError(f"a record of rows does not hold what it says: {error}") from error
     return int(tails.max(initial=0)) >> int(TIME_SHIFT)
@@ -323,9 +323,9 @@ class CursorChange(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         cursor: its number.
-        terms: what its owner wants to know of it later; None if it ends.
+        terms: what its owner wants to know about it later; None if it ends.
         attached: whether somebody takes rows from it from now on.
-        tried: starts and ends of the runs of rows that were handed out and returned.
+        tried: starts and ends of the runs of rows that were given out and returned.
         opens: it begins. A change of a cursor that recovery does not know is about one that had already ended when the
             checkpoint before it was made.
     """
@@ -341,7 +341,7 @@ class CursorState(msgspec.Struct, frozen=True, array_like=True):
     """A cursor in a checkpoint.
 
     Attributes:
-        live: the rows that it waits for or has handed out.
+        live: the rows that it waits for or has given out.
         tries, notes: as `Cursor` has them.
     """
 

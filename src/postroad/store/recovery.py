@@ -8,7 +8,7 @@ holes:
 - a hole beyond it is the *torn tail*: nothing from there on was ever confirmed. All of it is cut, even whole records
   after the hole, so that what is left is exactly what had been written up to a moment.
 
-A segment that cannot be read is neither: nothing is known of it, so recovery refuses and changes nothing. A damaged
+A segment that cannot be read is neither: nothing is known about it, so recovery refuses and changes nothing. A damaged
 segment, and one that is cut where it does not look like an unfinished write, is preserved before it may be removed.
 """
 
@@ -74,7 +74,7 @@ class RecoveredCursor(NamedTuple):
 
     Attributes:
         live: rows that it waits for.
-        tried: those of them that were, or may have been, handed out.
+        tried: those of them that were, or may have been, given out.
         tries: at k, those that returned more than k times.
         notes: texts, each with the rows that it belongs to.
     """

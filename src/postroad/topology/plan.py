@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         broadcast_threshold: `drp`: the share of all brokers above which a message goes to all of them.
         window: how many blocks of 64 ids of each origin are remembered whatever their age, against delivering twice.
         hold_ms: how long messages wait for a way to a broker that cannot be reached, because it is restarted perhaps.
-        order: with `publisher`, what comes from other brokers is handed to subscribers in the order its publishers
+        order: with `publisher`, what comes from other brokers is delivered in the order its publishers
             sent it, also after ways have changed.
     """
 

@@ -54,7 +54,7 @@ class BloomRecorder(HistoryRecorder):
         super().__init__(broker, settings, now)
         self._words = (settings.shape.m + 63) // 64
         self._scratch = np.empty(PIECE, np.uint64)
-        self._handed: dict[int, list[History]] = {}
+        self._unreleased: dict[int, list[History]] = {}
 
     @property
     def _capacity(self) -> int:
@@ -110,15 +110,15 @@ class BloomRecorder(HistoryRecorder):
                 if now - history.stored >= interval - linger:
                     histories.append(history.frozen())
                     history.stored = now
-        self._handed[number] = histories
+        self._unreleased[number] = histories
         shape = self.settings.shape
         return lambda: [_segment(history, shape, now) for history in histories]
 
     def _let_go(self, number: int) -> None:
-        self._handed.pop(number, None)
+        self._unreleased.pop(number, None)
 
     def _holdings(self) -> tuple[int, int, int, int, int]:
-        filters = len(self._open) + len(self._sealed) + sum(map(len, self._handed.values()))
+        filters = len(self._open) + len(self._sealed) + sum(map(len, self._unreleased.values()))
         entries = sum(history.entries for history in self._open.values())
         return len(self._open), entries, 8 * self._words * filters, self._singles, self._early_seals
 
@@ -126,8 +126,8 @@ class BloomRecorder(HistoryRecorder):
         self, identity: MessageId, neighbours: tuple[int, ...], subscriptions: tuple[int, ...], now: int
     ) -> FilterEvidence:
         """What the open filters say, and those that are not released."""
-        handed = [history for histories in self._handed.values() for history in histories]
-        histories = [*self._open.values(), *self._sealed, *handed]
+        unreleased = [history for histories in self._unreleased.values() for history in histories]
+        histories = [*self._open.values(), *self._sealed, *unreleased]
         shape = self.settings.shape
         segments = (_segment(one, shape, now) for one in histories if one.name.origin == identity.broker)
         return evidence_of(segments, identity, neighbours, subscriptions)

@@ -48,7 +48,7 @@ class LogRecorder(KeepingRecorder):
         self._parts: list[Part] = []
         self._entries = 0
         self._since: int | None = None
-        self._handed: dict[int, list[Part]] = {}
+        self._unreleased: dict[int, list[Part]] = {}
 
     def _record(self, kind: int, number: int, ids: NDArray[np.uint64], rows: Rows, now: int) -> None:
         self._parts.append((kind, number, ids[rows]))
@@ -63,7 +63,7 @@ class LogRecorder(KeepingRecorder):
 
     def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         parts = self._parts
-        self._handed[number] = parts
+        self._unreleased[number] = parts
         self._parts, self._entries, self._since = [], 0, None
         return lambda: _records(parts)
 
@@ -71,18 +71,18 @@ class LogRecorder(KeepingRecorder):
         return now if self._since is None else self._since
 
     def _let_go(self, number: int) -> None:
-        self._handed.pop(number, None)
+        self._unreleased.pop(number, None)
 
     def _holdings(self) -> tuple[int, int, int, int, int]:
-        handed = sum(len(ids) for parts in self._handed.values() for _, _, ids in parts)
-        return int(self._entries > 0), self._entries, ID_BYTES * (self._entries + handed), 0, 0
+        unreleased = sum(len(ids) for parts in self._unreleased.values() for _, _, ids in parts)
+        return int(self._entries > 0), self._entries, ID_BYTES * (self._entries + unreleased), 0, 0
 
     def findings(self, identity: MessageId, now: int) -> Findings:
         """Exact."""
         self._settle(now)
         evidence = FilterEvidence(identity)
         window = (identity.time, identity.time)
-        for parts in [*self._handed.values(), self._parts]:
+        for parts in [*self._unreleased.values(), self._parts]:
             for kind, number, ids in parts:
                 if ((ids[:, 0] == np.uint64(identity.head)) & (ids[:, 1] == np.uint64(identity.tail))).any():
                     evidence.consider(kind, number, 0.0, window, True)

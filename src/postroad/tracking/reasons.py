@@ -36,12 +36,12 @@ class Detour(StrEnum):
     # delivered again.
     COMES_AGAIN = "comes again"
     # It was delivered again after it came back.
-    HANDED_AGAIN = "handed out again"
+    DELIVERED_AGAIN = "handed out again"
     # When it entered, its id's time was long over, or still to come: its publisher could not send it before, or has a
     # wrong clock.
     OUT_OF_TIME = "out of time"
     # It was delivered long after it was stored here: its consumer, or durable subscription, was away.
-    HANDED_LATE = "handed out late"
+    DELIVERED_LATE = "handed out late"
     # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
     RETAINED = "retained"
 
@@ -67,7 +67,7 @@ def is_held(drops: Iterable[Drop]) -> bool:
 def is_back(drops: Iterable[Drop]) -> bool:
     """Whether it came back from a consumer, or a durable subscription, and was not delivered again since then."""
     last = _last(drops)
-    return last.get(Detour.COMES_AGAIN, -1) > last.get(Detour.HANDED_AGAIN, -1)
+    return last.get(Detour.COMES_AGAIN, -1) > last.get(Detour.DELIVERED_AGAIN, -1)
 
 
 def _last(drops: Iterable[Drop]) -> dict[str, int]:

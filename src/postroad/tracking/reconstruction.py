@@ -346,7 +346,7 @@ class _Way:
     def _unclaimed(self, seen: set[int]) -> list[PrunedHop]:
         """Brokers that say they had it, and none on the way says it relayed it to them."""
         return [
-            PrunedHop(one.broker, one.broker, one.arrived.doubt, "no broker on the way handed it on")
+            PrunedHop(one.broker, one.broker, one.arrived.doubt, "no broker on the way relayed it")
             for one in self._answers.values()
             if one is not None and one.arrived is not None and one.broker not in seen
         ]

@@ -48,7 +48,7 @@ class SealedRecorder(HistoryRecorder):
     def __init__(self, broker: int, settings: HistorySettings, now: int) -> None:
         super().__init__(broker, settings, now)
         self._buffer = KeyBuffer()
-        self._handed: dict[int, tuple[Extract, list[History]]] = {}
+        self._unreleased: dict[int, tuple[Extract, list[History]]] = {}
         self._shrink_at = settings.budget
 
     @property
@@ -93,7 +93,7 @@ class SealedRecorder(HistoryRecorder):
 
     def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
         extract, settings = self._buffer.extract(), self.settings
-        self._handed[number] = (extract, histories)
+        self._unreleased[number] = (extract, histories)
         live = {history.slot: history.hashed for history in self._open.values() if history.hashed}
         # Copying what lives costs no more than what is forgotten: each key is copied about once.
         if 2 * sum(live.values()) <= self._buffer.entries:
@@ -107,15 +107,15 @@ class SealedRecorder(HistoryRecorder):
         return make
 
     def _let_go(self, number: int) -> None:
-        done = self._handed.pop(number, None)
+        done = self._unreleased.pop(number, None)
         if done is not None:
-            self._buffer.recycle(done[0], [extract for extract, _ in self._handed.values()])
+            self._buffer.recycle(done[0], [extract for extract, _ in self._unreleased.values()])
 
     def _holdings(self) -> tuple[int, int, int, int, int]:
         entries = sum(history.entries for history in self._open.values())
-        handed = [history for _, histories in self._handed.values() for history in histories]
-        runs = sum(one.runs.bytes for one in [*self._open.values(), *self._sealed, *handed] if one.runs is not None)
-        held = self._buffer.bytes + total(extract for extract, _ in self._handed.values()) + runs
+        unreleased = [history for _, histories in self._unreleased.values() for history in histories]
+        runs = sum(one.runs.bytes for one in [*self._open.values(), *self._sealed, *unreleased] if one.runs is not None)
+        held = self._buffer.bytes + total(extract for extract, _ in self._unreleased.values()) + runs
         return len(self._open), entries, held, self._singles, self._early_seals
 
     def _evidence(
@@ -131,7 +131,7 @@ class SealedRecorder(HistoryRecorder):
         evidence = FilterEvidence(identity)
         evidence.probes = len(wanted)
         opened = [*self._open.values(), *self._sealed]
-        for extract, histories in [(self._buffer.extract(), opened), *self._handed.values()]:
+        for extract, histories in [(self._buffer.extract(), opened), *self._unreleased.values()]:
             by_slot = {history.slot: history for history in histories}
             found = extract.search(wanted, _MOST_HITS)
             for one in histories:
