@@ -35,7 +35,7 @@ class Detour(StrEnum):
     # A consumer of a queue, or a durable subscription, has refused it, or was gone before it had acknowledged it: it is
     # delivered again.
     COMES_AGAIN = "comes again"
-    # It was delivered again after it came back.
+    # It was delivered again after it came back. The text is in stored trails, so it stays.
     DELIVERED_AGAIN = "handed out again"
     # When it entered, its id's time was long over, or still to come: its publisher could not send it before, or has a
     # wrong clock.

@@ -3,7 +3,7 @@
 `Reconstruction` asks no broker itself: it says whom to ask and takes the answers, so that a reader of files, a client
 of a running network and a test drive the same rules.
 
-A broker counts as passed when its own record says so *and* a broker already on the way says that it handed the message
+A broker counts as passed when its own record says so *and* a broker already on the way says that it relayed the message
 to it. A false answer of one filter alone therefore adds no hop; both must be wrong at once.
 
 A broker that cannot say itself (it is silent, or its record has a gap) counts as passed when a neighbour says that the
