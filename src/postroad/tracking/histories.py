@@ -240,7 +240,7 @@ class HistoryRecorder(KeepingRecorder):
 
     def _ready(self, now: int, force: bool) -> bool:
         self._seal_old(now, 0 if force else self._longest_open)
-        waited = now - self._next_job
+        waited = now - self._last_job_at
         return force or waited >= self.settings.interval or self._lingered(now, waited) or self._is_pressed(now)
 
     def _lingered(self, now: int, waited: int) -> bool:

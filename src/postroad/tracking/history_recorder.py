@@ -54,7 +54,7 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         self._jobs = 0
         self._pending = 0
         self._through = now - 1
-        self._next_job = now
+        self._last_job_at = now
 
     def accepted(self, batch: Batch, now: int) -> None:
         """The rows entered the network here."""
@@ -121,7 +121,7 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         jobs = [self._full_job(now) for _ in range(self.chronicle.full)]
         self._jobs += 1
         self._pending += 1
-        number, self._next_job = self._jobs, now
+        number, self._last_job_at = self._jobs, now
         make = self._hand_over(number, now, force)
         chapter = self.chronicle.close(number, now)
         # What else comes in during this very millisecond is not in the job.

@@ -59,7 +59,7 @@ class LogRecorder(KeepingRecorder):
     def _ready(self, now: int, force: bool) -> bool:
         full = self._entries * ID_BYTES >= self.settings.budget
         # What is kept beside the records waits too, so the age is that of all.
-        return force or full or now - self._next_job >= self.settings.interval
+        return force or full or now - self._last_job_at >= self.settings.interval
 
     def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         parts = self._parts
