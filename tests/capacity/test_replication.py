@@ -78,11 +78,6 @@ def test_scaled_bernoulli_refuses_moments_that_no_member_has() -> None:
         ScaledBernoulli.of(0, 0)
 
 
-def test_binomial_refuses_a_mean_above_its_filters() -> None:
-    with pytest.raises(CapacityError, match="of 3 filters no 4 can match"):
-        Binomial.of_mean(3, 4)
-
-
 def test_measured_grade_is_what_was_counted() -> None:
     grade = Measured(np.array([0.0, 2.0, 5.0]), np.array([50.0, 40.0, 10.0]))
     assert grade.moments() == pytest.approx((1.3, 4.1, 15.7))

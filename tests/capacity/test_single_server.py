@@ -114,11 +114,6 @@ def test_a_service_of_20_ms_carries_45_messages_a_second() -> None:
     assert queue.quantile(0.9999) < 1.0
 
 
-def test_mean_queue_follows_little() -> None:
-    queue = SingleServer(0.9, Moments(1, 1, 1))
-    assert queue.mean_queue() == pytest.approx(0.9 * queue.mean_wait())
-
-
 def test_an_overloaded_server_is_refused_with_what_it_carries() -> None:
     with pytest.raises(CapacityError, match=r"busy 110 % .* fewer than 1000 messages/s"):
         SingleServer(1100, Moments(1e-3, 1e-6, 1e-9)).mean_wait()

@@ -122,7 +122,6 @@ class StoredQueues:
         record: the number of the record that holds the last rows.
         recent: ids that an earlier process has stored, sorted: neighbours may send them again.
         repeated: how many such rows were sent again, and left out.
-        unretained: rows of retained topics that the store had no room for.
         lack: why rows of the last batch that a crash must not lose were not stored; empty if they were.
         backlog: what arrived over links and waits until the store has room.
         shortage: why the driver wants no more stored for now, though the disk works; empty for no reason.
@@ -142,7 +141,7 @@ class StoredQueues:
         self._discarding: Counter[int] = Counter()
         self.shed = self.record = 0
         self.recent = NO_IDS
-        self.repeated = self.unretained = 0
+        self.repeated = 0
         self.lack = self.shortage = ""
         self.on_follow: Callable[[Subscription], None] | None = None
 
@@ -234,7 +233,6 @@ class StoredQueues:
             self.lack = reason
         for subscription, rows in storing:
             if subscription.retains:
-                self.unretained += len(rows)
                 continue
             subscription.shed += len(rows)
             self.shed += len(rows)

@@ -69,10 +69,6 @@ class ServerGrid(NamedTuple):
         """Messages per second that all publishers together may send."""
         return utilisation * self.rows / self.service_time()
 
-    def network_messages(self, rate: float) -> float:
-        """Messages per second between machines: each enters `columns` servers, and its copies leave."""
-        return rate * (self.columns + self.copies)
-
 
 def publisher_side(costs: ServiceTime, publishers: int, subscribers: int, filters: float, copies: float) -> ServerGrid:
     """PSR: a server at each publisher."""

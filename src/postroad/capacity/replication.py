@@ -105,17 +105,6 @@ class Binomial(NamedTuple):
     filters: int
     p: float
 
-    @classmethod
-    def of_mean(cls, filters: int, mean: float) -> Binomial:
-        """Return this many filters, of which `mean` match on average.
-
-        Raises:
-            CapacityError: more would match than there are.
-        """
-        if not 0 <= mean <= filters:
-            raise CapacityError(f"of {filters} filters no {mean:g} can match on average")
-        return cls(filters, mean / filters if filters else 0.0)
-
     def moments(self) -> Moments:
         """E[R], E[R²] and E[R³], from the factorial moments n(n-1)...(n-k+1) p^k."""
         _check_probability(self.p)

@@ -82,10 +82,6 @@ class SingleServer(NamedTuple):
         """E[W²]."""
         return 2 * self.mean_wait() ** 2 + self.rate * self.service.third / (3 * (1 - self.utilisation))
 
-    def mean_queue(self) -> float:
-        """The mean number of waiting messages (Little): rho E[W] / E[B]. The paper takes E[W] / E[B] for it."""
-        return self.rate * self.mean_wait()
-
     def wait(self) -> GammaWait:
         """The approximate distribution of the waiting time."""
         mean, second = self.mean_wait(), self.second_moment_of_wait()
