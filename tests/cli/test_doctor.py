@@ -38,14 +38,15 @@ def test_doctor_finds_a_taken_port_and_a_file_that_everybody_may_read(
             f'port = {port}\ndata = "{tmp_path}/new/data"\nadmin_token_file = "{token}"\n'
             f'users_file = "{tmp_path}/none.toml"\n[limits]\nsessions = 100000000\n'
         )
-        settings.chmod(0o600)
+        # Everybody may read settings that hold no secret themselves.
+        settings.chmod(0o644)
         code, found = asked(monkeypatch, "--config", str(settings))
     assert code == 1
     assert found["port"][0]["health"] == "doubtful"
     assert f"127.0.0.1:{port} cannot be opened" in found["port"][0]["found"]
     assert [(one["health"], one["advice"]) for one in found["files"]] == [
         ("bad", "name a file that is there"),
-        ("doubtful", f"chmod o-rwx {token}"),
+        ("doubtful", f"chmod g-w,o= {token}"),
     ]
     assert found["data"][0]["found"].startswith(f"{tmp_path}/new/data: ")
     assert not (tmp_path / "new").exists()

@@ -99,15 +99,17 @@ def test_settings_without_secrets_may_be_open(tmp_path: Path) -> None:
 
 
 def test_keys_that_others_can_read_are_warned_of(tmp_path: Path) -> None:
-    keys = [tmp_path / "client.key", tmp_path / "link.key"]
+    keys = [tmp_path / f"{name}.key" for name in ("client", "admin", "record", "link")]
     for key in keys:
         key.touch()
         key.chmod(0o644)
     config = BrokerConfig(
         tls=TlsConfig(certificate="c.pem", key=str(keys[0])),
-        network=NetworkConfig(tls=LinkTlsConfig(certificate="c.pem", key=str(keys[1]), ca="ca.pem")),
+        admin_tls=TlsConfig(certificate="c.pem", key=str(keys[1])),
+        network=NetworkConfig(key=str(keys[2]), tls=LinkTlsConfig(certificate="c.pem", key=str(keys[3]), ca="ca.pem")),
     )
     assert [problem.split()[0] for problem in exposed_secrets(config)] == [str(key) for key in keys]
-    keys[0].chmod(0o600)
-    keys[1].unlink()
+    for key in keys[:3]:
+        key.chmod(0o600)
+    keys[3].unlink()
     assert exposed_secrets(config) == []

@@ -196,7 +196,11 @@ def admin_request(
     try:
         reply = asyncio.run(ask())
         if reply.status != HTTPStatus.OK:
-            raise _REFUSALS.get(reply.status, PostroadError)(f"{base}: {reply.body.decode(errors='replace').strip()}")
+            refusal = reply.body.decode(errors="replace").strip()
+            if reply.status == HTTPStatus.UNAUTHORIZED:
+                # The broker speaks of a header, to programs.
+                refusal = f"{refusal}; here, give the file with --admin-token-file"
+            raise _REFUSALS.get(reply.status, PostroadError)(f"{base}: {refusal}")
         fields = json.loads(reply.body)
         if not isinstance(fields, dict):
             raise ValueError("it is no JSON object")

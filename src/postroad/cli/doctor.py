@@ -7,7 +7,6 @@ import platform
 import resource
 import shutil
 import socket
-import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,20 +143,18 @@ def _directory(setting: str, data: Path) -> Iterator[Symptom]:
 
 
 def _modes(config: BrokerConfig, path: Path) -> Iterator[Symptom]:
-    """Yield files with secrets that others may read."""
-    network = config.network
-    link_tls = None if network is None else network.tls
-    keys = [None if one is None else one.key for one in (config.tls, config.admin_tls, network, link_tls)]
-    for file in [str(path), config.users_file, config.admin_token_file, *keys]:
-        if file is None:
-            continue
+    """Yield files with secrets that are not there, or that others may read or change."""
+    from postroad.server.directories import file_exposure, secret_files
+
+    for file, what in secret_files(config, path):
         try:
-            mode = stat.S_IMODE(Path(file).stat().st_mode)
+            file.stat()
         except OSError as error:
             yield Symptom("files", Health.BAD, f"{file}: {error.strerror}", "name a file that is there")
             continue
-        if mode & stat.S_IROTH:
-            yield Symptom("files", Health.DOUBTFUL, f"{file} can be read by everybody here", f"chmod o-rwx {file}")
+        who, mend = file_exposure(file)
+        if who:
+            yield Symptom("files", Health.DOUBTFUL, f"{file} holds {what}, and {who}", f"chmod {mend} {file}")
 
 
 def _open_files(config: BrokerConfig) -> Symptom:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from postroad.config import BrokerConfig
 
-__all__ = ["claim_directories", "exposed_secrets", "warn_of_exposed_secrets"]
+__all__ = ["claim_directories", "exposed_secrets", "file_exposure", "secret_files", "warn_of_exposed_secrets"]
 
 log = logging.getLogger("postroad.server")
 
@@ -52,26 +52,34 @@ def exposed_secrets(config: BrokerConfig, path: Path | None = None) -> list[str]
     """
     return [
         f"{file} holds {what}, and {who}; mend it with: chmod {mend} {file}"
-        for file, what in _secret_files(config, path)
-        for who, mend in [_who(file)]
+        for file, what in secret_files(config, path)
+        for who, mend in [file_exposure(file)]
         if who
     ]
 
 
-def _secret_files(config: BrokerConfig, path: Path | None) -> Iterator[tuple[Path, str]]:
+def secret_files(config: BrokerConfig, path: Path | None = None) -> Iterator[tuple[Path, str]]:
+    """The files with secrets that these settings name, each with what it holds."""
     if path is not None and config.network is not None and config.network.secret is not None:
         yield path, "the secret of the network (network.secret)"
     if config.users_file is not None:
         yield Path(config.users_file), "hashed passcodes (users_file)"
     if config.admin_token_file is not None:
         yield Path(config.admin_token_file), "a token (admin_token_file)"
-    for name, tls in (("tls.key", config.tls), ("network.tls.key", config.network and config.network.tls)):
-        if tls:
-            yield Path(tls.key), f"a private key ({name})"
+    network = config.network
+    keys = {
+        "tls.key": config.tls and config.tls.key,
+        "admin_tls.key": config.admin_tls and config.admin_tls.key,
+        "network.key": network and network.key,
+        "network.tls.key": network and network.tls and network.tls.key,
+    }
+    for name, key in keys.items():
+        if key:
+            yield Path(key), f"a private key ({name})"
 
 
-def _who(path: Path) -> tuple[str, str]:
-    """Who can do what to a file that should not, and what to take from them."""
+def file_exposure(path: Path) -> tuple[str, str]:
+    """Who can do what to a file that should not, and what to take from them; empty where all is well."""
     try:
         mode = path.stat().st_mode
     except OSError:
