@@ -42,7 +42,7 @@ def advertised(count: int, topic: str = "t") -> bytes:
 
 def wanted_by(relay: Relay, topic: str) -> list[int]:
     batch = Batch.build([Draft(topic)])
-    return relay._interests.split(batch, entering=True).destinations.numbers(0)
+    return relay.interests.split(batch, entering=True).destinations.numbers(0)
 
 
 def passed_on(relay: Relay, outbox_frames: Sequence[tuple[int, object]]) -> list[int]:
@@ -96,7 +96,7 @@ def test_advertisement_that_the_index_refuses_half_way_changes_nothing(monkeypat
 
 def test_broker_whose_interest_has_no_room_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     relay = relay_of_broker_1()
-    index = relay._interests._index
+    index = relay.interests.index
     add = index.add_disjunction
 
     def refusing(key: Any, *rest: Any) -> int:
@@ -119,7 +119,7 @@ def slow_rows(count: int) -> bytes:
 def test_broker_whose_interest_costs_too_much_for_each_message_gets_everything() -> None:
     """Its own limits need not be those of an honest broker; a message of anybody would take seconds to match."""
     relay = relay_of_broker_1()
-    index, most = relay._interests._index, relay._core.limits.matching_ms * 1_000_000
+    index, most = relay.interests.index, relay._core.limits.matching_ms * 1_000_000
     relay.control(Interest(3, NOW, 1, slow_rows(20)), 3, NOW)
     honest = index.work
     assert wanted_by(relay, "t") == []
@@ -139,7 +139,7 @@ def test_broker_whose_interest_costs_too_much_for_each_message_gets_everything()
 
 def test_broker_that_is_gone_while_its_advertisement_is_applied_is_struck_in_steps() -> None:
     relay = relay_of_broker_1()
-    index = relay._interests._index
+    index = relay.interests.index
     relay.control(Interest(2, NOW, 1, advertised(1_000)), 2, NOW)
     while len(index) < 500:
         relay.work(NOW)
@@ -150,7 +150,7 @@ def test_broker_that_is_gone_while_its_advertisement_is_applied_is_struck_in_ste
         relay.work(NOW)
         assert least - len(index) <= STEP
         least, steps = len(index), steps + 1
-    assert (len(index), relay._interests._work) == (0, {})
+    assert (len(index), relay.interests._work) == (0, {})
     assert steps > 1
     assert wanted_by(relay, "t.3") == []
 
@@ -194,14 +194,14 @@ def test_broker_that_begins_anew_while_its_advertisement_is_applied_leaves_nothi
     for _ in range(60):
         relay.work(NOW)
     assert relay.working
-    assert len(relay._interests._index) > 0
+    assert len(relay.interests.index) > 0
     relay.control(LinkRecord(2, NOW + 1, 1, 0, ((1, 1),)), 2, NOW + 1)
     relay.work(NOW + 1)
     # What its earlier life wanted counts until it says what it wants now.
     relay.control(Interest(2, NOW + 1, 1, advertised(2)), 2, NOW + 1)
     while relay.working:
         relay.work(NOW + 1)
-    assert len(relay._interests._index) == 2
+    assert len(relay.interests.index) == 2
     assert (wanted_by(relay, "t.1"), wanted_by(relay, "t.3")) == ([2], [])
 
 

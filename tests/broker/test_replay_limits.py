@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.broker import BrokerError, ReplayStart
-from postroad.broker.replays import MAX_READING, _Replay
+from postroad.broker.replays import MAX_READING, RunningReplay
 from postroad.messages import Batch
 from postroad.store import RetainedTopic
 from tests.broker.replay_scene import ReplayScene, ids
@@ -30,13 +30,13 @@ def test_replay_matches_no_more_in_one_turn_than_the_budget_lets_it() -> None:
 def test_replays_that_wait_are_not_looked_at_before_something_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
 
-    class Counted(_Replay):
+    class Counted(RunningReplay):
         @property
         def ahead(self) -> int:
             looked.append(self.subscription.number)
             return super().ahead
 
-    monkeypatch.setattr("postroad.broker.replays._Replay", Counted)
+    monkeypatch.setattr("postroad.broker.replays.RunningReplay", Counted)
     monkeypatch.setattr("postroad.broker.replays.MAX_AHEAD", 3)
     scene = ReplayScene()
     for _ in range(5):

@@ -51,7 +51,7 @@ def wanted(net: SimulatedNetwork, batch: Batch) -> list[list[list[int]]]:
     """For each broker and message, the brokers that it would send the message to."""
     found = []
     for broker in net.running:
-        split = net.relay(broker)._interests.split(batch, entering=True)
+        split = net.relay(broker).interests.split(batch, entering=True)
         found.append([split.destinations.numbers(row) for row in range(len(batch))])
     return found
 
@@ -82,7 +82,7 @@ def test_what_was_copied_changes_at_one_broker_alone() -> None:
     net.unsubscribe(1, "late")
     net.run(2 * SETTLED_MS)
     # The broker that crashed cannot take back what it said, and is believed until its records are too old.
-    gone = len(net.relay(1)._interests._exact[BROKERS])
+    gone = len(net.relay(1).interests._exact[BROKERS])
     assert {len(net.core(broker).index) for broker in net.running} == {gone}
     assert gone > 0
 

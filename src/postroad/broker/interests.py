@@ -186,7 +186,7 @@ class Interests:
     """
 
     def __init__(self, index: SubscriptionIndex, scheme: Scheme | None = None, most_work: int = NO_BUDGET) -> None:
-        self._index = index
+        self.index = index
         self._owners = np.zeros(64, np.int64)
         self._exact: dict[int, _Rows] = {}
         self._most_work = most_work
@@ -268,7 +268,7 @@ class Interests:
 
         What stood in the index before is gone: local subscriptions have to enter it again.
         """
-        self._index.fill_from(known._index)
+        self.index.fill_from(known.index)
         self._owners = known._owners.copy()
         self._exact = {broker: dict(rows) for broker, rows in known._exact.items()}
         self._work = dict(known._work)
@@ -309,18 +309,18 @@ class Interests:
 
     def _enter(self, broker: int, row: Row) -> None:
         topic, conjunction = row
-        before, used = self._index.work, self._work.get(broker, 0)
-        slot = self._index.add_disjunction((broker, row), (conjunction,), topic, max(0, self._most_work - used))
-        self._work[broker] = used + self._index.work - before
+        before, used = self.index.work, self._work.get(broker, 0)
+        slot = self.index.add_disjunction((broker, row), (conjunction,), topic, max(0, self._most_work - used))
+        self._work[broker] = used + self.index.work - before
         if slot >= len(self._owners):
             self._owners = np.concatenate([self._owners, np.zeros(slot + 1, np.int64)])
         self._owners[slot] = broker
 
     def _strike(self, broker: int, row: Row) -> None:
-        key, before = (broker, row), self._index.work
-        self._owners[self._index.slot(key)] = LOCAL
-        self._index.remove(key)
-        self._work[broker] = max(0, self._work.get(broker, 0) + self._index.work - before)
+        key, before = (broker, row), self.index.work
+        self._owners[self.index.slot(key)] = LOCAL
+        self.index.remove(key)
+        self._work[broker] = max(0, self._work.get(broker, 0) + self.index.work - before)
 
     def _vectors(self, matrix: PredicateMatrix, data: bytes) -> Generator[None, None, EncodedPredicates]:
         if not data:
@@ -351,7 +351,7 @@ class Interests:
             matched: the result of the index for them, if it is known.
             entering: whether the rows enter the network here.
         """
-        offsets, slots = self._index.match(batch) if matched is None else matched
+        offsets, slots = self.index.match(batch) if matched is None else matched
         if not entering:
             return self._local(offsets, slots)
         if self._matrix is None:

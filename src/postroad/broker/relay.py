@@ -110,11 +110,11 @@ class Relay:
         self._order_wait = order_wait_ms
         self._hold_ms = hold_ms
         self._unsteady_until = 0  # what passes until then may overtake what passed before
-        self._interests = Interests(core.index, scheme, core.limits.matching_ms * NANOSECONDS)
+        self.interests = Interests(core.index, scheme, core.limits.matching_ms * NANOSECONDS)
         self._advertised = AdvertisedInterest(scheme)
         self.strategy = strategy
         state = strategy.link_state
-        self._advertisements = None if state is None else Advertisements(self._interests, state)
+        self._advertisements = None if state is None else Advertisements(self.interests, state)
         self._unicast = unicast
         self._subscribed: dict[int, tuple[str, Selector | None]] = {}
         self._added: list[str] = []
@@ -129,7 +129,7 @@ class Relay:
 
     def publish(self, batch: Batch, matched: Matched, source: Session, outbox: Outbox, now: int) -> None:
         """Route messages that enter the network here; `matched` is the result of the index."""
-        split = self._interests.split(batch, matched, entering=self.strategy.link_state is not None)
+        split = self.interests.split(batch, matched, entering=self.strategy.link_state is not None)
         routed = self.strategy.publish(batch, split.destinations, now)
         self._core.residents.deliver(routed.batch, split.offsets, split.slots, source, outbox, now)
         wanted = self._core.wanted(split.offsets, split.slots)
@@ -249,7 +249,7 @@ class Relay:
     def deliver(self, work: Work, matched: Matched, outbox: Outbox, now: int) -> None:
         """Deliver what arrived over a link to local subscriptions; `matched` is the result of the index."""
         batch = work.batch
-        split = self._interests.split(batch, matched, entering=False)
+        split = self.interests.split(batch, matched, entering=False)
         # Marked after matching: a mark is only for the subscriber.
         for line, mask in ((MAYBE_TWICE, work.doubtful), (LATE, work.late)):
             if mask is not None and mask.any():
@@ -365,8 +365,8 @@ class Relay:
 
     def adopt(self, known: Interests) -> None:
         """Know at once what all brokers want, this one among them: for networks that begin agreed."""
-        self._interests.fill_from(known)
-        self._interests.replace(self._core.number, None)
+        self.interests.fill_from(known)
+        self.interests.replace(self._core.number, None)
         self._core.residents.enter_again(self._subscribed)
 
     def link_up(self, link: int, cost: int, now: int) -> Outbox:
@@ -430,9 +430,9 @@ class Relay:
             if summary is None and self._advertisements is not None:
                 self._advertisements.forget(broker, now)
             elif isinstance(summary, Delta):
-                self._interests.change(broker, summary)
+                self.interests.change(broker, summary)
             else:
-                self._interests.replace(broker, summary)
+                self.interests.replace(broker, summary)
         if reaction.retry:
             self._ways_changed(now)
             self._retry(outbox, now)

@@ -99,7 +99,7 @@ class ReplayTerms(msgspec.Struct, frozen=True, kw_only=True):
         return self.since if self.id == (0, 0) else self.id[1] >> int(TIME_SHIFT)
 
 
-class _Replay:
+class RunningReplay:
     """A replay under way."""
 
     __slots__ = ("_log", "cursor", "source", "subscription", "terms", "wants")
@@ -158,11 +158,11 @@ class Replays:
         self._recorder = recorder
         self.budget = budget
         self._secret = index_secret
-        self._replays: dict[int, _Replay] = {}
+        self._replays: dict[int, RunningReplay] = {}
         # Each of them is in the line, or waits for a record, or for its client.
-        self.line: dict[int, _Replay] = {}
-        self._reading: dict[int, _Replay] = {}
-        self._stalled: dict[int, _Replay] = {}
+        self.line: dict[int, RunningReplay] = {}
+        self._reading: dict[int, RunningReplay] = {}
+        self._stalled: dict[int, RunningReplay] = {}
         self.failures: list[tuple[Subscription, Exception]] = []
         # The most recently used ones are last.
         self._indexes: dict[tuple[str, str], SubscriptionIndex] = {}
@@ -217,7 +217,7 @@ class Replays:
             subscription.cursor = log.open_cursor(subscription.number, durable=False)
         subscription.stores = subscription.replays = True
         subscription.cursor.ceiling = min(terms.position, terms.end)
-        replay = self._replays[subscription.number] = _Replay(log, subscription, source, terms)
+        replay = self._replays[subscription.number] = RunningReplay(log, subscription, source, terms)
         self.line[subscription.number] = replay
 
     def ended(self, subscription: Subscription) -> None:
@@ -282,7 +282,7 @@ class Replays:
             moved.append(replay.subscription)
         return moved
 
-    def _has_to_wait(self, replay: _Replay) -> bool:
+    def _has_to_wait(self, replay: RunningReplay) -> bool:
         """Return whether a replay cannot read now; then it waits for its client, or for a record."""
         number = replay.subscription.number
         if replay.ahead > MAX_AHEAD:
@@ -294,7 +294,7 @@ class Replays:
             return True
         return False
 
-    def _read(self, replay: _Replay, now: int, budget: int) -> int:
+    def _read(self, replay: RunningReplay, now: int, budget: int) -> int:
         """Examine the next record, or its first rows; return what it took of the budget."""
         log, terms, following = self._stored.log, replay.terms, replay.following()
         stored = None if following is None else log.record(following.number)
@@ -317,7 +317,7 @@ class Replays:
         replay.terms = msgspec.structs.replace(terms, position=int(places[len(offsets) - 2]) + 1)
         return cost + index.charged
 
-    def _index_of(self, replay: _Replay) -> tuple[SubscriptionIndex, int]:
+    def _index_of(self, replay: RunningReplay) -> tuple[SubscriptionIndex, int]:
         """Return an index with only what a replay wants, and about how long it took to make it."""
         index, cost = self._indexes.pop(replay.wants, None), 0
         if index is None:
@@ -330,7 +330,7 @@ class Replays:
         self._indexes[replay.wants] = index
         return index, cost
 
-    def _begins_again(self, replay: _Replay) -> bool:
+    def _begins_again(self, replay: RunningReplay) -> bool:
         """Handle the end of the log; return whether the replay begins again, without the message it looked for."""
         terms = replay.terms
         if terms.id == (0, 0):
@@ -339,7 +339,7 @@ class Replays:
         replay.terms = msgspec.structs.replace(terms, position=0, since=terms.time, id=(0, 0))
         return replay.following() is not None
 
-    def _end(self, replay: _Replay, now: int = 0) -> None:
+    def _end(self, replay: RunningReplay, now: int = 0) -> None:
         replay.subscription.replays = False
         if not self._replays:
             self._indexes.clear()
@@ -347,12 +347,12 @@ class Replays:
         replay.cursor.ceiling = NO_CEILING
         self._keep(replay, None, now)
 
-    def _advance(self, replay: _Replay, now: int) -> None:
+    def _advance(self, replay: RunningReplay, now: int) -> None:
         # Nothing is adopted while a message is looked for, and rows found then may lie before it.
         replay.cursor.ceiling = 0 if replay.terms.id != (0, 0) else replay.terms.position
         self._keep(replay, replay.terms, now)
 
-    def _keep(self, replay: _Replay, terms: ReplayTerms | None, now: int) -> None:
+    def _keep(self, replay: RunningReplay, terms: ReplayTerms | None, now: int) -> None:
         durable = replay.subscription.durable
         if durable is not None:
             kept = msgspec.structs.replace(durable, replay=terms, replayed=now or durable.replayed)
