@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 
 from postroad.pipeline.arrow_output import ArrowOutput, rendered
 from postroad.pipeline.errors import DamagedFileError, PipelineError
-from postroad.trail import SCHEMAS, FileEntry, Reads, TrailFile, date_text
+from postroad.trail import SCHEMAS, FileEntry, Reads, date_text
 from postroad.trail.coverage import run_of_file
 from postroad.trail.locations import StoredPath, put_file, remove_file
+from postroad.trail.read_ahead import opened_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,8 +85,7 @@ def _bytes(entry: FileEntry) -> int:
 
 def _read(portion: _Portion, runs: bool) -> Iterator[Any]:
     schema = SCHEMAS[portion.table]
-    for broker, entry in portion.files:
-        file = TrailFile(portion.root, entry, broker, Reads())
+    for broker, entry, file in opened_ahead(portion.root, portion.files, Reads()):
         groups = {group.index for group in entry.groups}
         # A column that is empty in the whole file has no type.
         rows = file.read(schema.names, groups).select(schema.names).cast(schema)

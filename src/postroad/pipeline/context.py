@@ -25,6 +25,7 @@ from postroad.trail import (
     TrailFile,
     standing_holes,
 )
+from postroad.trail.read_ahead import asked_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -147,10 +148,13 @@ def _standing(sources: Sources) -> dict[int, _Standing]:
     workers = sources.workers_for(entry for entries in files.values() for entry in entries)
     if workers is None:
         try:
-            return {
-                broker: _standing_of(root, broker, entries, starts[broker], sources.reads, told.get(broker, {}))
-                for broker, entries in files.items()
-            }
+            found = asked_together(
+                root,
+                files.items(),
+                lambda one, reads: _standing_of(root, *one, starts[one[0]], reads, told.get(one[0], {})),
+                sources.reads,
+            )
+            return dict(zip(files, found, strict=True))
         except TrailDamageError as error:
             raise DamagedFileError(error.path, error.problem) from error
 

@@ -15,8 +15,9 @@ import pyarrow as pa
 from postroad.pipeline.evidence import ASKED, COLUMNS, HITS, JOURNEY, PASSAGE, RECORD, SHED, SOURCES
 from postroad.pipeline.probes import FILTER_COLUMNS, hits_of
 from postroad.pipeline.tables import ID
-from postroad.trail import SCHEMAS, Reads, TrailDamageError, TrailFile, unpack_words
+from postroad.trail import SCHEMAS, Reads, TrailDamageError, unpack_words
 from postroad.trail.coverage import run_of_file
+from postroad.trail.read_ahead import opened_ahead
 from postroad.trail.spots import SPOT_MS, Spots
 
 if TYPE_CHECKING:
@@ -148,8 +149,7 @@ def rows_of(
     """
     schema = SCHEMAS[name] if columns is None else pa.schema([SCHEMAS[name].field(column) for column in columns])
     parts = []
-    for broker, entry in files:
-        file = TrailFile(root, entry, broker, reads or Reads())
+    for broker, entry, file in opened_ahead(root, files, reads or Reads()):
         rows = file.read(schema.names, {group.index for group in entry.groups}).select(schema.names).cast(schema)
         parts.append(_with_writer(rows, broker, entry.path))
     if told is not None:
@@ -166,8 +166,7 @@ def _with_writer(rows: Any, broker: int, path: str) -> Any:
 def _asked_rows(root: Location, name: str, files: Iterable[SourceFile], asked: AskedIds, reads: Reads) -> Iterator[Any]:
     """Yield those rows of files that may be about asked ids."""
     schema = SCHEMAS[name]
-    for broker, entry in files:
-        file = TrailFile(root, entry, broker, reads)
+    for broker, entry, file in opened_ahead(root, files, reads):
         groups = {group.index for group in entry.groups}
         head = file.read(ID[:2], groups)
         origin, time = (np.ascontiguousarray(head.column(column).to_numpy(), np.int64) for column in ID[:2])

@@ -13,8 +13,9 @@ from postroad.pipeline.files import FileMaker
 from postroad.pipeline.filter_merge import merged_rows
 from postroad.pipeline.proof import same_rows
 from postroad.pipeline.units import Unit, done
-from postroad.trail import TABLES, Reads, TrailFile
+from postroad.trail import TABLES, Reads
 from postroad.trail.coverage import run_of_file
+from postroad.trail.read_ahead import opened_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,8 @@ def read_unit(root: Location, unit: Unit) -> Any:
     """Return all rows of a unit as an Arrow table; damage is an error that names the file."""
     schema = TABLES[unit.table].schema
     reads = Reads()
-    files = [TrailFile(root, entry, unit.broker, reads).read(schema.names) for entry in unit.entries]
+    asked = ((unit.broker, entry) for entry in unit.entries)
+    files = [file.read(schema.names) for _, _, file in opened_ahead(root, asked, reads)]
     # A column that is empty in the whole file has no type.
     return pa.concat_tables([rows.select(schema.names).cast(schema) for rows in files])
 

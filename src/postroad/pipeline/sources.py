@@ -33,9 +33,10 @@ from postroad.trail import (
     pin_fitting,
 )
 from postroad.trail.locations import location
+from postroad.trail.read_ahead import asked_together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -356,13 +357,16 @@ class Sources:
         """Return the brokers that files of links name; workers read them if they are large."""
         workers = self.workers_for(one.entry for one in links)
         if workers is None:
-            return {int(number) for one in links for number in self.read(one, ["neighbour"]).column(0).to_pylist()}
+            try:
+                found = asked_together(self.root, links, _neighbours_in(self.root), self.reads)
+            except TrailDamageError as error:
+                raise DamagedFileError(error.path, error.problem) from error
+            return set().union(*found)
         root = self.root
 
         def read(_: int, unit: Unit) -> Iterator[int]:
             for entry in unit.entries:
-                rows = TrailFile(root, entry, unit.broker, Reads()).read(["neighbour"])
-                yield from {int(number) for number in rows.column(0).to_pylist()}
+                yield from _neighbours_in(root)(SourceFile(unit.broker, entry), Reads())
 
         units = [Unit(one.broker, "links", one.entry.day, (one.entry,)) for one in links]
         return set(done(workers, units, read))
@@ -402,7 +406,8 @@ def open_sources(
     if since is not None and until is not None and since >= until:
         raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
     reads, pinned_ms = Reads(), int(time.time() * 1_000)
-    pins = {number: pin_fitting(root, number, reads) for number in numbers}
+    found = asked_together(root, numbers, lambda one, counts: pin_fitting(root, one, counts), reads)
+    pins = dict(zip(numbers, found, strict=True))
     times = since or 0, until or FOREVER
     sources = Sources(root, dict(sorted(pins.items())), *times, skip_damaged, reads=reads, pinned_ms=pinned_ms)
     for pinned in sources.pins.values():
@@ -425,6 +430,16 @@ def _problem(root: Location, source: SourceFile) -> str:
     except TrailDamageError as error:
         return error.problem
     return ""
+
+
+def _neighbours_in(root: Location) -> Callable[[SourceFile, Reads], set[int]]:
+    """Return what reads the brokers that a file of links names."""
+
+    def read(source: SourceFile, reads: Reads) -> set[int]:
+        rows = TrailFile(root, source.entry, source.broker, reads).read(["neighbour"])
+        return {int(number) for number in rows.column(0).to_pylist()}
+
+    return read
 
 
 def _part_damage(pinned: Pinned, hole: Hole) -> Damage:

@@ -31,6 +31,8 @@ __all__ = ["Reads", "TrailFile", "VerifiedFile"]
 
 # Read at once from the end of a file: larger than the footers of all but huge files, and small files whole.
 TAIL_BYTES = 16_384
+# A file of a store of up to so many bytes is fetched whole, by one request: a second one takes longer than the bytes.
+WHOLE_BYTES = 1 << 20
 # Read at a time where a whole file is compared with its checksum.
 _PORTION_BYTES = 1 << 20
 # Packed lists: few are different, and a reader of one id wants one of them. As dictionaries they need not be copied out
@@ -55,9 +57,18 @@ class Reads:
         self.files += 1
         self.bytes += size
 
+    def add(self, other: Reads) -> None:
+        """Count what was counted elsewhere."""
+        self.files += other.files
+        self.bytes += other.bytes
+
 
 class VerifiedFile:
     """An open Parquet file; what is read from it is counted.
+
+    Attributes:
+        path: where it is.
+        reads: where that is counted.
 
     Raises:
         TrailDamageError: it is not the file that was written; also when reading finds damage later.
@@ -73,13 +84,13 @@ class VerifiedFile:
         sums: Mapping[int, int] | None = None,
     ) -> None:
         self.path = path
-        self._reads = reads
+        self.reads = reads
         # The last rows read from a file that is in memory anyway: a part of a manifest is asked again and again.
         self._kept: dict[tuple[str | int, ...], Any] = {}
         # Row group -> its checksum, of those that were not compared yet.
         self._sums = {index: crc for index, crc in (sums or {}).items() if crc}
         try:
-            tail = self._tail(size)
+            tail, opened = self._tail(size)
         except OSError as error:
             raise TrailDamageError(path, error.strerror or error) from error
         if footer_checksum(tail, path) != footer_crc:
@@ -87,27 +98,33 @@ class VerifiedFile:
         reads.count(min(len(tail), footer_bytes(tail)))
         self._size, self._footer = size, footer_bytes(tail)
         self._whole = tail if len(tail) == size else None
-        self._is_small = len(tail) == size
+        self._is_small = size <= TAIL_BYTES
         # Of a file in a store each span is fetched once, and what was compared is what is decoded.
-        self._spans = Spans(path, size, tail) if isinstance(path, StoredPath) else None
+        self._spans = None if opened is None else Spans(opened, size, tail)
         try:
-            source = pa.BufferReader(tail) if self._is_small else self._spans or str(path)
+            source = pa.BufferReader(tail) if self._whole is not None else self._spans or str(path)
             self._file = pq.ParquetFile(source, page_checksum_verification=True, read_dictionary=list(repeating))
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
             raise TrailDamageError(path, error) from error
 
-    def _tail(self, expected: int) -> bytes:
-        with self.path.open("rb") as file:
+    def _tail(self, expected: int) -> tuple[bytes, Any]:
+        """The end of the file; and of a file in a store that is not whole in it, the file, opened."""
+        with ExitStack() as files:
+            file = files.enter_context(self.path.open("rb"))
             size = file.seek(0, 2)
             if size != expected:
                 raise TrailDamageError(self.path, f"has {size:,} bytes instead of {expected:,}")
-            file.seek(max(0, size - TAIL_BYTES))
+            far = isinstance(self.path, StoredPath)
+            file.seek(0 if far and size <= WHOLE_BYTES else max(0, size - TAIL_BYTES))
             tail = file.read()
             footer = footer_bytes(tail)
             if len(tail) < footer <= size:
                 file.seek(size - footer)
                 tail = file.read()
-        return tail
+            if far and len(tail) < size:
+                files.pop_all()
+                return tail, file
+        return tail, None
 
     @property
     def groups(self) -> int:
@@ -137,7 +154,7 @@ class VerifiedFile:
             return self._kept[key]
         try:
             self._compare(chosen)
-            self._reads.bytes += self._cost(columns, chosen)
+            self.reads.bytes += self._cost(columns, chosen)
             rows = self._file.read_row_groups(chosen, columns=list(columns), use_threads=False)
         except (OSError, ValueError, IndexError, KeyError, pa.ArrowException) as error:
             raise TrailDamageError(self.path, error) from error
@@ -145,11 +162,24 @@ class VerifiedFile:
             self._kept = {key: rows}
         return rows
 
+    def compare(self, groups: Iterable[int]) -> None:
+        """Fetch some row groups, if the file is in a store, and compare them with their checksums.
+
+        Raises:
+            TrailDamageError: one of them is not the one that was written.
+        """
+        try:
+            self._compare(sorted(set(groups)))
+        except (OSError, IndexError) as error:
+            raise TrailDamageError(self.path, error) from error
+
     def _compare(self, groups: Sequence[int]) -> None:
         wanted = [index for index in groups if index in self._sums]
         if not wanted:
             return
         spans = row_group_spans(self._file.metadata, self._size - self._footer)
+        if self._spans is not None:
+            self._spans.fetch_ahead(spans[index] for index in wanted)
         with ExitStack() as files:
             near = self._whole is not None or self._spans is not None
             file = None if near else files.enter_context(self.path.open("rb"))

@@ -22,7 +22,7 @@ from postroad.trail.durable_files import replace_file
 from postroad.trail.errors import TrailError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "Location",
@@ -43,6 +43,8 @@ __all__ = [
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 3
 # Written at a time; between two, a limit of the bandwidth may pause.
 PORTION_BYTES = 1 << 20
+# Spans of a file so close to each other are fetched by one request: a second one takes longer than these bytes.
+NEAR_BYTES = 1 << 18
 _OPTIONS = {"s3": ("region", "endpoint_override", "scheme"), "hdfs": ("user", "replication")}
 _SCHEMES = "file://, s3:// or hdfs://"
 
@@ -328,13 +330,13 @@ class Spans(io.RawIOBase):
     """A file of a store, each span of which is fetched once: compared with its checksum, then decoded.
 
     Args:
-        place: the file.
+        file: the file, opened: to open it again would ask for its size again.
         size: its bytes, as the manifest says.
         tail: its end, fetched already.
     """
 
-    def __init__(self, place: StoredPath, size: int, tail: bytes) -> None:
-        self._place = place
+    def __init__(self, file: Any, size: int, tail: bytes) -> None:
+        self._file = file
         self._size = size
         self._held: list[tuple[int, bytes]] = [(size - len(tail), tail)]
         self._at = 0
@@ -344,11 +346,23 @@ class Spans(io.RawIOBase):
         for begin, data in self._held:
             if begin <= start and end <= begin + len(data):
                 return data[start - begin : end - begin]
-        with self._place.open() as file:
-            file.seek(start)
-            data = bytes(file.read(end - start))
+        self._file.seek(start)
+        data = bytes(self._file.read(end - start))
         self._held.append((start, data))
         return data
+
+    def fetch_ahead(self, spans: Iterable[tuple[int, int]]) -> None:
+        """Fetch several spans, neighbours by one request."""
+        begin, end = -1, -1
+        for start, stop in sorted(spans):
+            if begin >= 0 and start <= end + NEAR_BYTES:
+                end = max(end, stop)
+                continue
+            if begin >= 0:
+                self.fetch(begin, end)
+            begin, end = start, stop
+        if begin >= 0:
+            self.fetch(begin, end)
 
     def read(self, size: int = -1) -> bytes:
         end = self._size if size < 0 else min(self._size, self._at + size)
