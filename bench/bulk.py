@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    from postroad.trail.locations import Location
+
 __all__ = [
     "Answered",
     "Compacted",
@@ -157,7 +159,7 @@ def _cpu_seconds() -> float:
     return total
 
 
-def answered(own: Session, trail: Path, asked: Path, out: Path) -> Answered:
+def answered(own: Session, trail: Location, asked: Path, out: Path) -> Answered:
     """Trace the ids in a file."""
     before = own.shuffled()
     memory = _Memory()

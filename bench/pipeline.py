@@ -26,10 +26,11 @@ from unittest.mock import patch
 import psutil  # type: ignore[import-untyped]
 
 from bench.bulk import stop_session
-from bench.ends import STORE_ENVIRONMENT, driver_memory_growth, in_a_store, small_jobs, ten_ids
+from bench.ends import driver_memory_growth, in_a_store, small_jobs, ten_ids
 from bench.kept_figures import KeptFigures, digest_of
 from bench.pipeline_sections import compaction, growth, hundred, journeys, loop, recorder
 from bench.pipeline_trails import LARGE, Trails
+from bench.stores import STORE_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,12 +11,12 @@ from postroad.pipeline import PipelineError, run_job
 from postroad.pipeline.erasure import ERASED, Erasure
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
-from postroad.tracking import Aliases, Names, SubscriptionChanges
-from postroad.trail import TrailWriter, sweep, unpack
+from postroad.trail import sweep, unpack
 from postroad.trail.shipper import Shipper
 from tests.cli.programs import here
 from tests.pipeline.filter_rows import rows_of
-from tests.trail.samples import NOON, passages
+from tests.pipeline.small_trails import people
+from tests.trail.samples import NOON
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,21 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from postroad.pipeline import JobReport
-
-
-def people(root: Path) -> None:
-    """At two brokers: ann subscribes twice and publishes with aliases, bob subscribes and publishes."""
-    for broker in (1, 2):
-        writer = TrailWriter(root, broker, NOON)
-        numbers, times, begins = np.array([5, 6]), np.array([NOON, NOON]), np.array([1, 1], np.int32)
-        who = SubscriptionChanges(numbers, times, begins, ["ann", "bob"], ["t", "t"], ["a = 1", ""])
-        names = Names(["publisher"] * 2, np.array([7, 8]), times, ["ann", "bob"])
-        aliases = Aliases(
-            ["order-1", "order-2"], np.array([broker] * 2), times, np.array([7, 8]), np.zeros(2, np.int32)
-        )
-        rows = passages([(broker, NOON, 7, 0), (broker, NOON, 8, 0)], delivered=[[5, 6], [6]])
-        writer.write([who, names, aliases, rows], NOON + 60_000)
-        writer.close(NOON + 60_000)
 
 
 def erase(spark: SparkSession, trail: Path, who: Erasure | str) -> tuple[JobReport, list[str]]:

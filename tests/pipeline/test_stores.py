@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from postroad.lab.trails import Scale, write_trail
-from postroad.messages import MessageId
-from postroad.pipeline import DamagedFileError, PipelineError, run_job
+from postroad.lab.trails import write_trail
+from postroad.pipeline import DamagedFileError, run_job
 from postroad.pipeline.arrow_tables import CURRENT
 from postroad.pipeline.jobs import audit, compact, trace
 from postroad.pipeline.jobs.audit import AuditOptions
@@ -22,7 +21,8 @@ from postroad.trail import DEFAULT_GRACE_MS
 from postroad.trail.locations import StoredPath, location
 from postroad.trail.shipper import Shipper
 from tests.pipeline.compactions import NOW
-from tests.pipeline.trails import copied, some_ids
+from tests.pipeline.small_trails import SMALL, asked
+from tests.pipeline.trails import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
 
     from postroad.trail.locations import Location
     from tests.trail.stores import Store
-
-SMALL = Scale(brokers=3, messages=200, seed=5, publishers=5, subscriptions=3, interests=30, seconds=60, seal_seconds=30)
-
-
-def asked(trail: Path, folder: Path) -> Path:
-    ids = some_ids(trail, 20, seed=2)
-    texts = [str(MessageId(publisher, origin, time, counter)) for origin, time, publisher, counter in ids]
-    (folder / "ids.txt").write_text("\n".join(texts) + "\n")
-    return folder / "ids.txt"
 
 
 def current(place: Location) -> list[dict[str, Any]]:
@@ -82,12 +73,6 @@ def test_trail_in_a_store_is_answered_like_the_directory_it_was_copied_from(
         assert len(files) == len(msgspec.json.decode((place / name / "trace" / CURRENT).read_bytes())) + 1
     told = run_job("audit", audit.run, AuditOptions(place / "trail", tmp_path / "audit")).summary
     assert told == run_job("audit", audit.run, AuditOptions(trail, tmp_path / "audit")).summary
-    before = {one.path for one in _objects(place / "trail")}
-    for erase in (None, "somebody"):
-        change = CompactOptions(place / "trail", tmp_path / "compact", erase=erase)
-        with pytest.raises(PipelineError, match=r"only brokers write here.*compact the directory that each of them"):
-            run_job("compact", compact.run, change, spark=spark)
-    assert {one.path for one in _objects(place / "trail")} == before
     lost = next(iter((place / "trail" / "passages").glob("broker=1/date=*/*.parquet")))
     lost.unlink()
     for session in (spark, None):

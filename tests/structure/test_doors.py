@@ -153,8 +153,10 @@ INNER: dict[str, set[str]] = {
         "locations",
         "manifest",
         "paths",
+        "read_ahead",
         "shipper",
         "spots",
+        "stored_trail",
     },
 }
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["PutFile", "ShipBook"]
+__all__ = ["PutFile", "ShipBook", "ShipStatistics"]
 
 # Lines beyond those that are needed, before the file is written again.
 _SPARE_LINES = 10_000
@@ -35,6 +35,26 @@ class PutFile(NamedTuple):
     size: int
     crc: int
     time_to: int
+
+
+class ShipStatistics(NamedTuple):
+    """What was shipped since the start.
+
+    Attributes:
+        files: put and read back, manifests included.
+        bytes: of these.
+        resumed: found in the store at the start, whole.
+        deleted: in the store, because a manifest took them out.
+        dropped: local copies that went.
+        damaged: here, and therefore not shipped.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    resumed: int = 0
+    deleted: int = 0
+    dropped: int = 0
+    damaged: int = 0
 
 
 class ShipBook:
@@ -112,6 +132,11 @@ class ShipBook:
             del self.put[path]
         if named:
             self._rewrite()
+
+    def begin_with(self, put: dict[str, PutFile]) -> None:
+        """Begin with what is known to be in the store."""
+        self.put.update(put)
+        self._rewrite()
 
     def forget(self) -> None:
         """Begin again: it was about another place."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from postroad.trail.locations import Location
 
-__all__ = ["FOLDER", "ShippedTo", "earlier_places", "place_of", "shipped_to"]
+__all__ = ["FOLDER", "ShippedTo", "earlier_places", "note_name", "place_of", "refuse_changed", "shipped_to"]
 
 FOLDER = "shipped"
 
@@ -28,11 +28,13 @@ class ShippedTo(msgspec.Struct, frozen=True):
         to: the URI.
         owner: drawn by who ships first; another trail of the same broker has another.
         before: where it shipped to earlier; what is erased or expires is not deleted there. Only in the trail itself.
+        changed: when a job changed the trail there, in Unix ms; from then on no broker ships there. 0 if none did.
     """
 
     to: str
     owner: str
     before: tuple[str, ...] = ()
+    changed: int = 0
 
 
 def note_name(broker: int) -> str:
@@ -53,6 +55,19 @@ def shipped_to(root: Location, broker: int) -> ShippedTo | None:
         return None
     except msgspec.MsgspecError as error:
         raise TrailDamageError(path, f"does not say where a broker ships to: {error}") from error
+
+
+def refuse_changed(place: Location, there: ShippedTo | None, owner: str | None) -> None:
+    """Refuse to ship to a place whose trail a job has changed: a broker would bring back what was erased there.
+
+    Raises:
+        TrailError: a job has changed it, and it is not the owner who ships.
+    """
+    if there is not None and there.changed and there.owner != owner:
+        raise TrailError(
+            f"{place} was changed there by `pipeline compact` or `erase`, and no broker ships there any more: "
+            "ship to another place (tracking.ship)"
+        )
 
 
 def earlier_places(root: Location, brokers: Iterable[int]) -> list[str]:

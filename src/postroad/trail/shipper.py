@@ -12,8 +12,7 @@ import secrets
 import time
 import zlib
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -28,13 +27,14 @@ from postroad.trail.locations import PORTION_BYTES, StoredPath, put_file, remove
 from postroad.trail.manifest import Change, Checkpoint, change_name, checkpoint_name, decoded, manifest_folder, numbers
 from postroad.trail.paths import delete_below, refuse_links
 from postroad.trail.retention import DEFAULT_GRACE_MS
-from postroad.trail.ship_book import PutFile, ShipBook
-from postroad.trail.shipped_files import ShippedTo, note_name, shipped_to
+from postroad.trail.ship_book import PutFile, ShipBook, ShipStatistics
+from postroad.trail.shipped_files import ShippedTo, note_name, refuse_changed, shipped_to
 from postroad.trail.snapshot import pin
-from postroad.trail.unnamed_files import stored_manifests, unnamed_files
+from postroad.trail.unnamed_files import number_in, stored_manifests, unnamed_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from postroad.trail.files import FileEntry
     from postroad.trail.locations import Location
@@ -44,26 +44,6 @@ __all__ = ["ShipStatistics", "Shipper"]
 Result = TypeVar("Result")
 # How often the parts of the manifest are read for local copies that may be dropped: they are kept for days.
 DROP_EVERY_MS = 10 * 60_000
-
-
-class ShipStatistics(NamedTuple):
-    """What was shipped since the start.
-
-    Attributes:
-        files: put and read back, manifests included.
-        bytes: of these.
-        resumed: found in the store at the start, whole.
-        deleted: in the store, because a manifest took them out.
-        dropped: local copies that went.
-        damaged: here, and therefore not shipped.
-    """
-
-    files: int = 0
-    bytes: int = 0
-    resumed: int = 0
-    deleted: int = 0
-    dropped: int = 0
-    damaged: int = 0
 
 
 class Shipper:
@@ -94,6 +74,7 @@ class Shipper:
         self._folder = manifest_folder(root, broker)
         self._book: ShipBook | None = None
         self._is_ours = self._resumed = False
+        self._owner = ""
         # Manifests, and other files, that cannot be read here.
         self._unread: set[str] = set()
         self._damaged: set[str] = set()
@@ -114,6 +95,23 @@ class Shipper:
         """
         known = self._opened().put
         return sum(self._name(name) not in known for _, name in self._manifests())
+
+    def ship_additions(self, now: int) -> None:
+        """Ship manifests up to the first that takes files out, with what they name.
+
+        Raises:
+            TrailError: as `ship`.
+        """
+        book = self._opened()
+        self._claim(book)
+        for kind, name in self._manifests():
+            if self._name(name) in book.put:
+                continue
+            path = self._folder / name
+            manifest = _decoded(path.read_bytes(), kind, path, self._broker)
+            if isinstance(manifest, Checkpoint) or manifest.removed:
+                return
+            self._ship_manifest(book, kind, name, now)
 
     def ship(self, now: int) -> None:
         """Ship all there is, then delete and drop what may go.
@@ -158,9 +156,12 @@ class Shipper:
             if self._asked(lambda: shipped_to(self._to, self._broker)) != there:
                 raise TrailError(f"{self._to}: another broker {self._broker} has begun to ship to the same place")
         elif owner != there.owner:
+            refuse_changed(self._to, there, owner)
             self._refuse_others()
+        self._owner = there.owner
         earlier = () if here is None else (*here.before, here.to)
-        note = ShippedTo(uri, there.owner, tuple(place for place in dict.fromkeys(earlier) if place != uri))
+        before = tuple(place for place in dict.fromkeys(earlier) if place != uri)
+        note = ShippedTo(uri, there.owner, before, there.changed)
         if here != note:
             data = msgspec.json.encode(note) + b"\n"
             replace_file(refuse_links(self._root, note_name(self._broker)), data)
@@ -222,6 +223,7 @@ class Shipper:
             # Without it the manifest there lacks it, and says so, as this one does.
             self._unread.add(name)
             return
+        refuse_changed(self._to, self._asked(lambda: shipped_to(self._to, self._broker)), self._owner)
         self._refuse_another(kind, name, data)
         if isinstance(manifest, Change):
             if manifest.lost:
@@ -431,7 +433,7 @@ class Shipper:
             # Manifests that were summed up and deleted here, after a grace period; not what is missing here by mistake.
             named = self._named_parts(checkpoints)
             for path in book.put if named is not None else ():
-                ours = path.startswith(self._name("")) and _number(path) <= checkpoints[0]
+                ours = path.startswith(self._name("")) and number_in(path) <= checkpoints[0]
                 if ours and path not in (named or ()) and not (self._root / path).exists():
                     gone.append(path)
         for path in gone:
@@ -492,9 +494,3 @@ class Shipper:
 
 def _decoded(data: bytes, kind: type[Change] | type[Checkpoint], path: Location, broker: int) -> Change | Checkpoint:
     return decoded(data, Change, path, broker) if kind is Change else decoded(data, Checkpoint, path, broker)
-
-
-def _number(path: str) -> int:
-    """The number of a manifest, or of the checkpoint that a part was made for."""
-    digits = Path(path).name.partition(".")[0].rpartition("-")[2]
-    return int(digits) if digits.isdecimal() else 1 << 62

@@ -7,6 +7,7 @@ them otherwise, and what was erased or has expired would stay readable there for
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from postroad.trail.checkpoint_parts import WIDE
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from postroad.trail.manifest import Part
     from postroad.trail.snapshot import Pinned
 
-__all__ = ["stored_manifests", "unnamed_files"]
+__all__ = ["number_in", "stored_manifests", "unnamed_files"]
 
 
 def unnamed_files(place: Location, state: Pinned) -> list[str]:
@@ -78,3 +79,9 @@ def stored_manifests(place: Location, broker: int) -> list[str]:
     changes, checkpoints = numbers(folder)
     names = [change_name(number) for number in changes] + [checkpoint_name(number) for number in checkpoints]
     return names + sorted(relative(part, folder) for part in folder.glob("parts/*.parquet"))
+
+
+def number_in(path: str) -> int:
+    """The number of a manifest, or of the checkpoint that a part was made for."""
+    digits = PurePosixPath(path).name.partition(".")[0].rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 1 << 62

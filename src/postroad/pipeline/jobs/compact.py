@@ -24,6 +24,7 @@ from postroad.pipeline.plain_evidence import whole_ids
 from postroad.pipeline.proof import prove, same_rows
 from postroad.pipeline.rewrite import erased_files, found_traces, merged_filters, rewritten
 from postroad.pipeline.sources import moment, open_sources
+from postroad.pipeline.stored_changes import changed_in_store
 from postroad.pipeline.tables import ID, spark_schema, table, with_runs
 from postroad.tracking import GOES_ON, HERE
 from postroad.trail import (
@@ -36,6 +37,7 @@ from postroad.trail import (
     sweep,
 )
 from postroad.trail.coverage import RESENT_MS, GapReason
+from postroad.trail.locations import StoredPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -77,9 +79,15 @@ class CompactOptions(JobOptions):
 
 def run(run: JobRun[CompactOptions]) -> dict[str, Any]:
     """Compact the trail."""
+    _refuse_range(run)
+    if isinstance(run.sources.root, StoredPath):
+        return changed_in_store(run, _in_directory)
+    return _in_directory(run)
+
+
+def _in_directory(run: JobRun[CompactOptions]) -> dict[str, Any]:
     options, root = run.options, run.sources.directory
     now = options.now or int(time.time() * 1_000)
-    _refuse_range(run)
     check_writable(root)
     with sole_compaction(root) as is_sole:
         if finish_commits(root):
@@ -150,7 +158,10 @@ def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]
             "part of its record; erase once more after that if they were there of late"
         )
     for place in earlier_places(run.sources.root, run.sources.pins):
-        run.alert(f"{place} was shipped to before, and nothing is erased there; delete what is left of the trail there")
+        run.alert(
+            f"{place} was shipped to before, and nothing is erased there; run the same with --trail {place}, or delete "
+            "what is left of the trail there"
+        )
     return {
         "subscriptions_erased": len(what.subscriptions),
         "names_erased": len(what.names),
