@@ -76,7 +76,7 @@ def doctor(
 def symptoms(config: BrokerConfig, path: Path | None) -> Iterator[Symptom]:
     """Yield all checks for a broker with these settings."""
     yield _versions()
-    yield _kernels()
+    yield _kernels(config)
     yield from _ports(config)
     yield from _directory("data", Path(config.data))
     if config.tracking.trail is not None and config.tracking.recorder != "none":
@@ -99,15 +99,15 @@ def _versions() -> Symptom:
     return Symptom("versions", Health.GOOD, ", ".join(found))
 
 
-def _kernels() -> Symptom:
+def _kernels(config: BrokerConfig) -> Symptom:
     from postroad.kernels import missing_kernels
-    from postroad.server import run_broker  # noqa: F401 - with it come the kernels of a broker
+    from postroad.server import spared_kernels
 
-    missing = len(missing_kernels())
+    missing = len(missing_kernels(spared_kernels(config)))
     if missing:
         advice = "postroad warm compiles them; otherwise the first start does, in about a minute"
         return Symptom("kernels", Health.DOUBTFUL, f"{missing} are not compiled for this machine", advice)
-    return Symptom("kernels", Health.GOOD, "all are compiled for this machine")
+    return Symptom("kernels", Health.GOOD, "all that these settings call for are compiled for this machine")
 
 
 def _ports(config: BrokerConfig) -> Iterator[Symptom]:

@@ -1,7 +1,7 @@
 """Compiling what is missing: once, by several processes, and not in silence.
 
-Every kernel is compiled by itself, so the work can be shared. Helpers take module after module, the largest first:
-pieces that kernels of several modules use are then compiled in each helper.
+Every kernel is compiled by itself, so the work can be shared. A helper loads the compiler and forks; its processes take
+module after module, the largest first: pieces that kernels of several modules use are then compiled in each of them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,15 +45,28 @@ _log = logging.getLogger("postroad.kernels")
 _announced: set[str] = set()
 
 
-def missing_kernels() -> list[Kernel]:
-    """The kernels of the imported modules that have no machine code for this machine yet."""
-    return [kernel for kernel in KERNELS if not kernel.is_loaded and kernel.kept() is None]
+def missing_kernels(spared: tuple[str, ...] = ()) -> list[Kernel]:
+    """The kernels of the imported modules that have no machine code for this machine yet.
+
+    Args:
+        spared: modules and folders of modules that do not count.
+    """
+    return [kernel for kernel in _wanted(spared) if not kernel.is_loaded and kernel.kept() is None]
 
 
-def load_all() -> None:
-    """Load the kernels of the imported modules now, so that no later call waits for them."""
-    for kernel in KERNELS:
+def load_all(spared: tuple[str, ...] = ()) -> None:
+    """Load the kernels of the imported modules now, so that no later call waits for them.
+
+    Args:
+        spared: modules and folders of modules that can wait for a first call.
+    """
+    for kernel in _wanted(spared):
         kernel.load()
+
+
+def _wanted(spared: tuple[str, ...]) -> Iterator[Kernel]:
+    inside = tuple(f"{name}." for name in spared)
+    return (kernel for kernel in KERNELS if not f"{kernel.function.__module__}.".startswith(inside))
 
 
 def compile_one(kernel: Kernel) -> list[Compiled]:
@@ -79,17 +93,20 @@ def compile_or_wait(kernel: Kernel) -> list[Compiled]:
         return kernel.read() or compile_one(kernel)
 
 
-def compile_missing(progress: Progress | None = None, processes: int | None = None) -> int:
+def compile_missing(
+    progress: Progress | None = None, processes: int | None = None, spared: tuple[str, ...] = ()
+) -> int:
     """Compile the kernels of the imported modules that are missing; returns how many those were.
 
     Args:
         progress: called with how many of how many are done; by default this is logged every few seconds.
         processes: how many compile; by default one for each processor.
+        spared: modules and folders of modules that can wait for a first call.
     """
-    if not missing_kernels():
+    if not missing_kernels(spared):
         return 0
     with _alone():
-        missing = missing_kernels()
+        missing = missing_kernels(spared)
         if not missing:
             return 0
         _announce()
@@ -156,23 +173,21 @@ def _share(missing: list[Kernel], processes: int, report: Progress) -> None:
     modules = sorted({kernel.function.__module__ for kernel in missing}, key=lambda module: -_weight(missing, module))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with tempfile.TemporaryDirectory(prefix="postroad-") as claims:
-        helpers = [
-            subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, claims, *modules],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-            for _ in range(min(processes, len(modules)))
-        ]
+        helper = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, str(min(processes, len(modules))), claims, *modules],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            process_group=0,
+        )
         try:
-            while any(helper.poll() is None for helper in helpers):
+            while helper.poll() is None:
                 time.sleep(LOOK_SECONDS)
                 report(sum(kernel.kept() is not None for kernel in missing), len(missing))
         finally:
-            for helper in helpers:
-                helper.terminate()
-                helper.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(helper.pid, signal.SIGTERM)
+            helper.wait()
     for kernel in missing:
         if kernel.kept() is None:
             compile_one(kernel)
@@ -184,11 +199,24 @@ def _weight(kernels: Iterable[Kernel], module: str) -> int:
 
 
 def compile_share(arguments: Iterable[str]) -> None:
-    """What a helper does: compile one module after the other that no other helper has claimed."""
-    claims, *modules = arguments
+    """What a helper does: become several, and compile one module after the other that none of them has claimed.
+
+    It is forked when it has loaded the compiler, which takes as long as some kernels.
+    """
+    processes, claims, *modules = arguments
     _announced.add("compiling")
     for module in modules:
         import_module(module)
+    from postroad.kernels import compiler
+
+    compiler.prepare()
+    children: list[int] = []
+    for _ in range(int(processes) - 1):
+        child = os.fork()
+        if not child:
+            children = []
+            break
+        children.append(child)
     for module in modules:
         try:
             Path(claims, module).touch(exist_ok=False)
@@ -197,3 +225,5 @@ def compile_share(arguments: Iterable[str]) -> None:
         for kernel in KERNELS:
             if kernel.function.__module__ == module and kernel.kept() is None:
                 compile_one(kernel)
+    for child in children:
+        os.waitpid(child, 0)

@@ -34,7 +34,7 @@ from postroad.kernels.shortcuts import FewPasses, compare_flags_quickly, taken
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["callable_device", "compiled"]
+__all__ = ["callable_device", "compiled", "prepare"]
 
 _types: Any = numba.types
 
@@ -124,6 +124,12 @@ def _context() -> Any:
     base: Any = registry.cpu_target.target_context
     base.refresh()
     return base.subtarget(_internal_codegen=_Codegen("postroad"))
+
+
+def prepare() -> None:
+    """Set up what every kernel needs, before the first."""
+    _context()
+    _Dispatcher.targetdescr.typing_context.refresh()
 
 
 class _Dispatcher(dispatcher.Dispatcher):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from postroad import recording as _recording  # noqa: F401
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
+from postroad.server.needed_kernels import spared_kernels
 from postroad.server.process import run_broker
 from postroad.server.reservation import ReservationError
 from postroad.server.service import ListenError, Service
@@ -17,4 +18,5 @@ __all__ = [
     "Service",
     "log_to_stderr",
     "run_broker",
+    "spared_kernels",
 ]

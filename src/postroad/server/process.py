@@ -11,6 +11,7 @@ from postroad.kernels import compile_missing, load_all
 from postroad.server.extras import check_extras, loop_factory
 from postroad.server.logs import log_to_stderr
 from postroad.server.memory import keep_freed_memory, set_apart_what_stays
+from postroad.server.needed_kernels import spared_kernels
 from postroad.server.service import Service
 from postroad.server.time_slice import ask_for_short_slices
 from postroad.trail import keep_pandas_out
@@ -60,8 +61,9 @@ def run_broker(
     check_extras(config)
     log_to_stderr(config.log_level, form=config.log_format)
     # Before the loop runs: a client would wait for it, and the first message is to be as quick as the millionth.
-    compile_missing()
-    load_all()
+    spared = spared_kernels(config)
+    compile_missing(spared=spared)
+    load_all(spared)
     tune_process()
     with asyncio.Runner(loop_factory=loop_factory(config)) as runner:
         return runner.run(_serve(config, started, read))
