@@ -15,7 +15,7 @@ CONFIRM_MS = 10_000
 
 
 class Confirmations:
-    """What one session has asked of other brokers, and who waits until all of it is done."""
+    """What one session has asked of other brokers, and whom to call when all of it is done."""
 
     __slots__ = ("_next", "_open", "_waiting")
 

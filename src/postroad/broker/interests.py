@@ -266,7 +266,7 @@ class Interests:
     def fill_from(self, known: Interests) -> None:
         """Know what another one knows, under the same slots, with a copy of its index; both are exact.
 
-        What stood in the index before is gone: local subscriptions have to enter it again.
+        What was in the index before is gone: local subscriptions have to enter it again.
         """
         self.index.fill_from(known.index)
         self._owners = known._owners.copy()

@@ -80,7 +80,7 @@ class WaitingQueue:
         return self.messages
 
     def push(self, batch: Batch, rows: NDArray[np.int64], consignment: Consignment | None = None, now: int = 0) -> None:
-        """Append copies of some rows; their consignment is told when the last of them leaves."""
+        """Append copies of some rows; their consignment is released when the last of them leaves."""
         waiting = copied_out(batch, rows)
         self._segments.append((waiting, consignment))
         if consignment is not None:

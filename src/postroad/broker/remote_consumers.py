@@ -65,7 +65,7 @@ class RemoteConsumers:
         self._peers = peers
         self._subscriptions: dict[int, Subscription] = {}
         self._next = 1
-        # Answers that are not stored yet, by home: their numbers, and who waits for them.
+        # Answers that are not stored yet, by home: their numbers, and whom to call then.
         self._answers: dict[int, deque[tuple[int, Confirmations, int]]] = {}
 
     def __len__(self) -> int:

@@ -48,7 +48,7 @@ _DETOURS = {
 
 Document = dict[str, Any]
 
-# How a child begins that has others after it, and the last one; and what stands below each.
+# How a child begins that has others after it, and the last one; and what is below each.
 _GUIDES = (("├── ", "│   "), ("└── ", "    "))
 _ASCII_GUIDES = (("+-- ", "|   "), ("`-- ", "    "))
 

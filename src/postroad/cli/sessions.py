@@ -50,7 +50,7 @@ def close(
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
 ) -> None:
-    """Close a session; its client is told that an operator did it, and the log says who."""
+    """Close a session; its client gets an ERROR that an operator did it, and the log says who."""
     path = f"/sessions/{number}?by={quote(operator_name(), safe='')}"
     base, token, authority = admin_endpoint(admin, admin_token_file, admin_ca)
     told = admin_request(base, path, token, "DELETE", authority)

@@ -203,7 +203,7 @@ def check_admin(config: BrokerConfig) -> None:
 
 
 def _plain_users(users: object, path: Path) -> str:
-    """A warning about passcodes in plain text, which everyone who reads the settings can see."""
+    """A warning about passcodes in plain text, which every reader of the settings can see."""
     names = list(users) if isinstance(users, dict) else []
     file = path.with_name("users.toml")
     first = shlex.quote(str(names[0])) if names else "LOGIN"

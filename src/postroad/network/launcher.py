@@ -61,7 +61,7 @@ BROKER_PROGRAM = (
 
 
 class RunningProcess(Protocol):
-    """A broker's process, whoever started it."""
+    """A broker's process, started by this or another process."""
 
     @property
     def pid(self) -> int:

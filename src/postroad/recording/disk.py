@@ -22,7 +22,7 @@ def hanging(seconds: float) -> str:
 
 
 async def is_done(work: asyncio.Future[Any], seconds: float) -> bool:
-    """Wait for work, but not longer. The work itself continues, whatever becomes of who waits."""
+    """Wait for work, up to a limit. The work itself continues, even if the caller is cancelled."""
     done, _ = await asyncio.wait({work}, timeout=seconds)
     return bool(done)
 

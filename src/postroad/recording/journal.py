@@ -36,7 +36,7 @@ HANG_SECONDS = 10.0
 
 
 class JournalWriter:
-    """Forces the journal to disk, many entries at once, and tells who waits for it.
+    """Forces the journal to disk, many entries at once, and calls back those that wait for it.
 
     Args:
         journal: takes entries on the loop, and is synced here.
@@ -46,7 +46,7 @@ class JournalWriter:
     def __init__(self, journal: Journal, clock: Callable[[], int] | None = None) -> None:
         self.journal = journal
         self._clock = clock
-        # The position, whether an entry up to it was given up, and who waits.
+        # The position, whether an entry up to it was given up, and whom to call.
         self._waiting: deque[tuple[int, bool, Callable[[bool], None]]] = deque()
         self._asked = 0
         self._reached = 0

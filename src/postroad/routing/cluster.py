@@ -143,7 +143,7 @@ class Cluster(Hierarchical):
         return reaction if link in self._sent else reaction + self._present(link)
 
     def _step_down(self, frame: StepDown, link: int, now: int) -> Reaction:
-        """Give the place up, and become a child of who holds it."""
+        """Give up the place, and become a child of its new holder."""
         if self.place is None or frame.epoch <= self._epoch:
             return NOTHING
         self.place = None
@@ -158,7 +158,7 @@ class Cluster(Hierarchical):
         return reaction + self._seek(now)
 
     def _part(self, frame: Detach, link: int, now: int) -> Reaction:
-        """A peer stepped down: turn to who holds its place."""
+        """Attach to the holder of a place whose peer stepped down."""
         reaction = super()._part(frame, link, now)
         holder = frame.holder
         if self.place is None or holder is None or holder == self.number or holder in self._links():

@@ -1,4 +1,4 @@
-"""Checks the queues periodically and logs who is too slow: often enough to notice, never a flood."""
+"""Checks the queues periodically and logs subscriptions that are too slow: often enough to notice, never a flood."""
 
 from __future__ import annotations
 

@@ -293,5 +293,5 @@ class LogWriter:
         self._queue = self._unsynced + self._taken + self._queue
         self._unsynced, self._unsynced_bytes, self._taken, self._taken_bytes = [], 0, [], 0
         self._queued_bytes = sum(each.size for each in self._queue)
-        # Segments that were begun in vain have no live record once this is written again, and are removed then.
+        # Segments that were begun for nothing have no live record once this is written again, and are removed then.
         self.segment = None

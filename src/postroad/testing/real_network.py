@@ -227,7 +227,7 @@ class RealNetwork:
         return ""
 
     def _holds_to_plan(self) -> bool:
-        """In a tree or a cluster that lost a broker, who is linked with whom is for the brokers to say."""
+        """In a tree or a cluster that lost a broker, the brokers decide which links there are."""
         return self._plan.strategy not in HIERARCHICAL or len(self._services) == len(self._plan.brokers)
 
     def traffic(self) -> dict[tuple[int, int], LinkTraffic]:

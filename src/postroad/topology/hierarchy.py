@@ -51,7 +51,7 @@ class Hierarchy:
         return equal_costs(len(self.stations), links)
 
     def related(self, number: int) -> list[int]:
-        """The brokers that this one may come to be linked with, whoever fails, in order."""
+        """The brokers with which this one may get a link when others fail, in order."""
         above = set(self.stations[number].parents)
         below = {other for other, station in self.stations.items() if number in station.parents}
         leaders = {other for other, one in self.stations.items() if not one.parents or one.deputises_for is not None}

@@ -475,7 +475,7 @@ class Trail:
         return list(dict.fromkeys([*self.warnings, *reasons]))
 
     def absent(self) -> list[int]:
-        """Brokers that others tell of, as neighbours or as where messages entered, and that have no record here.
+        """Brokers that others name, as neighbours or as where messages entered, and that have no record here.
 
         Reads the whole manifests, and all links.
         """

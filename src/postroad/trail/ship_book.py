@@ -30,7 +30,7 @@ _SPARE_LINES = 10_000
 
 
 class PutFile(NamedTuple):
-    """A file that is in the store: its size, its CRC-32, and the last time that it tells of (-1 of a manifest)."""
+    """A file that is in the store: its size, its CRC-32, and the last time that it covers (-1 for a manifest)."""
 
     size: int
     crc: int

@@ -115,7 +115,7 @@ class Pinned(NamedTuple):
         return list(live.values()), holes
 
     def origins(self, tables: Iterable[str], reads: Reads) -> set[int]:
-        """The brokers where messages entered that some tables tell of, whenever; damaged parts are passed over.
+        """The brokers where messages entered, by some tables, at any time; damaged parts are skipped.
 
         Costs no object for each file, however many there are.
         """

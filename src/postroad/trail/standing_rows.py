@@ -28,7 +28,7 @@ STANDING = 2
 
 
 class Standing:
-    """Follows subscriptions and links; as large as what stands, however long the broker runs."""
+    """Follows subscriptions and links; as large as what is open, however long the broker runs."""
 
     def __init__(self, now: int) -> None:
         self._day = now // DAY_MS

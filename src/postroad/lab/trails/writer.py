@@ -35,7 +35,7 @@ __all__ = ["MARGIN_MS", "Written", "alias_of", "growing_trail", "write_trail"]
 MARGIN_MS = 600_000
 # Half of the time goes into forcing files to disk, where threads do not wait for each other.
 _THREADS = 8
-# How often progress is told where several processes write.
+# How often progress is reported if several processes write.
 PROGRESS_SECONDS = 0.5
 GAP_REASON = "the disk was full"
 TOPIC = "/topic/lab"

@@ -1,4 +1,4 @@
-"""Refusals of clients that did nothing wrong: they may come back, and are told so."""
+"""Refusals of clients that did nothing wrong: the ERROR says that they may come back."""
 
 from __future__ import annotations
 
