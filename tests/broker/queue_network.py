@@ -48,6 +48,8 @@ class QueueBroker:
         self.writer = core.attached("writer")
         # What was sent and is not confirmed: the number that the store has to reach, and the messages.
         self.sent: list[tuple[int, list[int]]] = []
+        # The same for acknowledgements of durable subscribers.
+        self.acknowledging: list[tuple[int, Any, int]] = []
 
     @property
     def peers(self) -> Peers:

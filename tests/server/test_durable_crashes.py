@@ -6,17 +6,16 @@ each crash and goes on. A publisher whose receipt did not come sends the message
 
 from __future__ import annotations
 
-import random
 import signal
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.server.crash_clients import Link, Publisher
+from tests.server.crash_clients import DurableSubscriber, Link, Publisher, check_order
 from tests.server.fleet import free_ports
 from tests.server.processes import BrokerProcess, forked_brokers, wait_until
 from tests.server.scene import PATIENCE
@@ -38,48 +37,7 @@ def brokers() -> Iterator[Brokers]:
         yield made
 
 
-class Subscriber:
-    """Acknowledges most of what it gets; knows what it got, and which acknowledgements were confirmed."""
-
-    def __init__(self, name: str, seed: int) -> None:
-        self.name = name
-        self.got: list[tuple[str, int, bool]] = []
-        self.settled: set[tuple[str, int]] = set()
-        self.handed: set[tuple[str, int]] = set()
-        self.faults: list[str] = []
-        # What it acknowledges of what it gets; the rest stays with it until the broker is killed.
-        self.share = 0.9
-        self._chance = random.Random(seed)
-
-    def live(self, port: int) -> None:
-        """Take messages until the broker dies."""
-        acknowledging: dict[str, tuple[str, int]] = {}
-        with suppress(OSError), closing(Link(port, self.name)) as link:
-            durable = {"id": "1", "activemq.subscriptionName": "all", "ack": "client-individual"}
-            link.say("SUBSCRIBE", {"destination": "/topic/a", **durable})
-            while True:
-                frame = link.frame()
-                if frame.command == "RECEIPT":
-                    self.settled.add(acknowledging.pop(frame.headers["receipt-id"]))
-                    continue
-                assert frame.command == "MESSAGE", frame
-                message = frame.headers["by"], int(frame.body)
-                self._take(message, frame.headers.get("redelivered") == "true")
-                if self._chance.random() < self.share:
-                    receipt = frame.headers["ack"]
-                    acknowledging[receipt] = message
-                    link.say("ACK", {"id": frame.headers["ack"], "receipt": receipt})
-
-    def _take(self, message: tuple[str, int], again: bool) -> None:
-        if message in self.settled:
-            self.faults.append(f"{message} came again, though its acknowledgement was confirmed")
-        if message in self.handed and not again:
-            self.faults.append(f"{message} came again, and is not marked")
-        self.handed.add(message)
-        self.got.append((*message, again))
-
-
-def live(broker: BrokerProcess, publishers: list[Publisher], subscribers: list[Subscriber], enough: int) -> None:
+def live(broker: BrokerProcess, publishers: list[Publisher], subscribers: list[DurableSubscriber], enough: int) -> None:
     """One life of a broker: all clients at once, until enough is confirmed; then it is killed."""
     before = sum(len(each.confirmed) for each in publishers)
     stop = threading.Event()
@@ -104,7 +62,7 @@ def test_confirmed_messages_reach_every_durable_subscriber_through_kills(
         f"[store]\nfsync = '{fsync}'\nsegment_bytes = 65536\n[limits]\nunacknowledged = 50\n"
     )
     publishers = [Publisher(f"p{number}") for number in range(2)]
-    subscribers = [Subscriber(f"s{number}", number) for number in range(3)]
+    subscribers = [DurableSubscriber(f"s{number}", number) for number in range(3)]
     begun = brokers.start(settings).wait_until_ready()
     # They exist before the first message.
     for subscriber in subscribers:
@@ -165,7 +123,7 @@ def test_messages_from_another_broker_reach_a_durable_subscriber_once_through_ki
     tmp_path: Path, brokers: Brokers
 ) -> None:
     first, second, settings = pair(tmp_path, brokers)
-    publisher, subscriber = Publisher("p"), Subscriber("s", 1)
+    publisher, subscriber = Publisher("p"), DurableSubscriber("s", 1)
     link = Link(second.port(), subscriber.name)
     durable = {"id": "1", "activemq.subscriptionName": "all", "ack": "client-individual", "receipt": "r"}
     link.say("SUBSCRIBE", {"destination": "/topic/a", **durable})
@@ -196,7 +154,7 @@ def test_messages_from_another_broker_reach_a_durable_subscriber_once_through_ki
     assert subscriber.faults == []
 
 
-def finish(broker: BrokerProcess, subscribers: list[Subscriber], confirmed: set[tuple[str, int]]) -> None:
+def finish(broker: BrokerProcess, subscribers: list[DurableSubscriber], confirmed: set[tuple[str, int]]) -> None:
     """The last life: subscribers take what is left, and acknowledge all of it, or they would get no more."""
     for subscriber in subscribers:
         subscriber.share = 1.0
@@ -211,15 +169,3 @@ def finish(broker: BrokerProcess, subscribers: list[Subscriber], confirmed: set[
     for thread in threads:
         thread.join(3 * PATIENCE)
     assert missing == {}
-
-
-def check_order(subscriber: Subscriber) -> None:
-    """Messages that came for the first time came in the order of their publisher."""
-    first: dict[str, list[int]] = {}
-    seen: set[tuple[str, int]] = set()
-    for publisher, number, _ in subscriber.got:
-        if (publisher, number) not in seen:
-            seen.add((publisher, number))
-            first.setdefault(publisher, []).append(number)
-    for numbers in first.values():
-        assert numbers == sorted(numbers)

@@ -13,7 +13,7 @@ from postroad.broker.named_queues import NamedQueue
 from postroad.broker.no_recorder import NoRecorder, Recorder
 from postroad.broker.numbers import PublisherNumbers, SubscriptionNumbers
 from postroad.broker.outbox import Delivery, Outbox, Sending
-from postroad.broker.outgoing_queues import OutgoingQueue
+from postroad.broker.outgoing_queue import OutgoingQueue
 from postroad.broker.peers import PacketHead, passed_on, read_packet
 from postroad.broker.queue_homes import queue_home
 from postroad.broker.queue_packets import PacketLinks, QueuePackets

@@ -9,6 +9,14 @@ home -> entry broker   Stored          they are as safe as a RECEIPT promises
 entry broker -> home   Forget          this broker will not put them again; the home may forget their ids
 ```
 
+What durable subscriptions of a broker want is known to all others, which put what they accept of it (`Put` with an
+empty name):
+
+```
+broker -> others       StandingPart        this is what they want, or how it changed
+other -> broker        Informed        it is stored here: nothing that is accepted from now on is missed
+```
+
 A *remote consumer* is a client of one broker that consumes a queue of another:
 
 ```
@@ -37,10 +45,12 @@ __all__ = [
     "Dismiss",
     "Forget",
     "Hand",
+    "Informed",
     "Item",
     "Leave",
     "Put",
     "PutRefused",
+    "StandingPart",
     "Stored",
     "decode_item",
     "encode_item",
@@ -54,17 +64,21 @@ _Reason = Annotated[str, msgspec.Meta(max_length=4_096)]
 _Selector = Annotated[str, msgspec.Meta(max_length=1024 * 1024)]
 
 
+# Rows of one part of an interest: far more than 64 rows of honest selectors take.
+_Rows = Annotated[bytes, msgspec.Meta(max_length=2 * 1024 * 1024)]
+
+
 class ChannelError(PostroadError):
     """Bytes from another broker that are not a valid item about queues."""
 
 
 class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Messages for a queue.
+    """Messages for a queue, or for durable subscriptions.
 
     Attributes:
         number: of the put.
         attempt: of the queue: a put of a refused attempt is refused too, so that order is kept.
-        queue: the name.
+        queue: the name; empty for durable subscriptions and retained topics.
         principal: who sent the first of them to the queue.
         again: some of them may already be stored.
         rows: the messages (`rows_payload`).
@@ -161,7 +175,46 @@ class Dismiss(msgspec.Struct, frozen=True, array_like=True, tag=10):
     reason: _Reason
 
 
-Item: TypeAlias = Put | Stored | PutRefused | Forget | Consume | Leave | Hand | ConsumerAnswer | Answered | Dismiss
+class StandingPart(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """A part of what the durable subscriptions and retained topics of a broker want.
+
+    Attributes:
+        number: of the state that its last part completes.
+        is_whole: the parts are all that is wanted; otherwise they are changes.
+        is_first: nothing of this state was said before.
+        is_last: nothing more of this state follows.
+        added: wanted from now on (`encode_exact`); empty for nothing.
+        removed: not wanted any more.
+    """
+
+    number: _Number
+    is_whole: bool
+    is_first: bool
+    is_last: bool
+    added: _Rows
+    removed: _Rows
+
+
+class Informed(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """A state of the interest is stored."""
+
+    number: _Number
+
+
+Item: TypeAlias = (
+    Put
+    | Stored
+    | PutRefused
+    | Forget
+    | Consume
+    | Leave
+    | Hand
+    | ConsumerAnswer
+    | Answered
+    | Dismiss
+    | StandingPart
+    | Informed
+)
 
 _DECODER = msgspec.msgpack.Decoder(Item)
 

@@ -342,6 +342,11 @@ class Broker:
         """Do one more turn of what was too much work before (`MatchingTurns.proceed`)."""
         return self.matching.proceed(now, outbox)
 
+    def matched_here(self, batch: Batch) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the slots of local subscriptions that want each of the first rows, as far as one turn goes."""
+        offsets, slots = self.index.match(batch, self.turn_budget)
+        return (offsets, slots) if self.relay is None else self.relay.interests.local(offsets, slots)
+
     def wanted(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the offsets of a match without those that only retention wants."""
         return offsets if self._retentions is None else self._retentions.left_out(offsets, slots)
@@ -374,6 +379,8 @@ class Broker:
         self._deliveries.stored = StoredQueues(store, self.recorder)
         self._deliveries.stored.remember(recent)
         stored = self._deliveries.stored
+        if self.homes.home is not None:
+            self.peers = self._deliveries.peers = Peers(self, self._deliveries, now)
         self._retentions = Retentions(self, stored)
         self.replaying = Replays(stored, self._retentions, self.recorder, self.turn_budget, self.index_secret)
         problems = self._retentions.restore(now)
@@ -383,8 +390,7 @@ class Broker:
         self.durables = self._deliveries.durables = Durables(self, stored)
         problems += self.durables.restore(now)
         self.homes.dead_letter = self.queue_settings.dead_letter
-        if self.homes.home is not None:
-            self.peers = self._deliveries.peers = Peers(self, self._deliveries, now)
+        if self.peers is not None:
             self.peers.restore(now)
         return problems
 

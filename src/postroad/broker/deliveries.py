@@ -12,6 +12,7 @@ from postroad.broker.outbox import Delivery
 from postroad.broker.redeliveries import record_handing
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy
+from postroad.broker.store_limits import AtLimit, action_at_limit, may_not_wait
 from postroad.broker.turns import MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
@@ -126,9 +127,9 @@ class Deliveries:
         """Return whether a publisher waits if a subscription has too much in the store; else the oldest are dropped."""
         assert self.stored is not None
         if self.stored.log.settings.at_limit == "drop-oldest":
-            # Messages for another broker are not dropped: some of them may already be there.
+            # Messages for a queue of another broker are not dropped: some of them may already be there.
             return subscription.outgoing is None
-        return not _may_not_wait(source, subscription)
+        return not may_not_wait(source, subscription)
 
     def owe(self, session: Session) -> None:
         """Note that a session gets more in a later turn, if there are turns."""
@@ -155,9 +156,18 @@ class Deliveries:
             self._recorder.queued(batch, rows, subscription.number, now)
 
     def flush_stored(
-        self, batch: Batch, source: Session | None, outbox: Outbox, now: int, consignment: Consignment | None
+        self,
+        batch: Batch,
+        source: Session | None,
+        outbox: Outbox,
+        now: int,
+        consignment: Consignment | None,
+        can_refuse: bool = False,
     ) -> None:
-        """Store the rows of a batch that must wait in the store, once for all subscriptions."""
+        """Store the rows of a batch that must wait in the store, once for all subscriptions.
+
+        With `can_refuse`, the sender is refused while a subscription is full: none has to drop its oldest for it.
+        """
         stored = self.stored
         assert stored is not None
         full = stored.flush(batch, now, consignment)
@@ -167,23 +177,15 @@ class Deliveries:
             outbox.closes.append((source.number, source.unstored))
         for subscription in full:
             self.overflowed.add(subscription)
-            if subscription.outgoing is not None and not (source is not None and self.can_pause(source, subscription)):
-                # It refuses the next batch, as a queue does.
-                continue
-            if stored.log.settings.at_limit == "stop" and subscription.durable is not None:
+            must_shed = consignment is None or stored.is_over(subscription)
+            action = action_at_limit(
+                stored.log.settings, subscription, source, can_refuse=can_refuse, must_shed=must_shed
+            )
+            if action is AtLimit.STOP:
                 outbox.stops.append(subscription)
-            elif stored.log.settings.at_limit == "drop-oldest":
+            elif action is AtLimit.SHED:
                 stored.shed_oldest(subscription)
-            elif source is None:
-                # A neighbour keeps what the store has no room for, if it keeps anything; but one subscription that
-                # nobody empties must not stop all that comes over its link.
-                if consignment is None or stored.is_over(subscription):
-                    stored.shed_oldest(subscription)
-            elif _may_not_wait(source, subscription):
-                # A queue refuses what such a publisher sends next, and loses nothing (`NamedQueues.admit`).
-                if subscription.queue is None:
-                    stored.shed_oldest(subscription)
-            else:
+            elif action is AtLimit.PUSH_BACK and source is not None:
                 self._push_back(subscription, source, outbox)
                 stored.full[subscription.number] = subscription
 
@@ -483,10 +485,3 @@ def _integers(batch: Batch, rows: NDArray[np.int64]) -> list[int]:
     """Return the ids of rows as 128-bit integers."""
     heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
     return [head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True)]
-
-
-def _may_not_wait(source: Session, subscription: Subscription) -> bool:
-    """Return whether a paused publisher could wait for itself: its acknowledgements use the same connection."""
-    return source is subscription.session or any(
-        each.ack_mode is not AckMode.AUTO for each in source.subscriptions.values()
-    )

@@ -17,7 +17,7 @@ import numpy as np
 
 from postroad.broker.errors import BrokerError
 from postroad.broker.named_queues import is_queue
-from postroad.broker.outgoing_queues import is_outgoing
+from postroad.broker.outgoing_queue import is_outgoing, is_remote_interest
 from postroad.broker.queue_returns import given_up_because
 from postroad.broker.receptions import is_reception
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
@@ -47,7 +47,7 @@ MAX_DURABLES = 10_000
 # So that one login does not take all of them.
 MAX_DURABLES_PER_PRINCIPAL = 1_000
 # Whose cursors are in the same store.
-_OTHERS = (is_retention, is_queue, is_outgoing, is_reception)
+_OTHERS = (is_retention, is_queue, is_outgoing, is_remote_interest, is_reception)
 
 
 class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,11 +108,13 @@ class Durables:
         """Return whether a batch must not enter because it cannot be stored as needed; the outbox says why."""
         retentions = self._core.retentions
         # Called for every batch: the cheapest checks first.
-        if not (self._named or retentions) or not (refusal := self._stored.refusal_of(batch)):
+        remote = None if self._core.peers is None else self._core.peers.remote_durables
+        if not (self._named or retentions or remote) or not (refusal := self._stored.refusal_of(batch)):
             return False
         offsets, slots = self._core.index.match(batch, self._core.turn_budget)
         wanting = {each.slot for each in self._named.values() if each.durable and not each.durable.stopped}
-        if (wanting | retentions.slots()).isdisjoint(slots.tolist()):
+        elsewhere = remote.slots if remote else set()
+        if (wanting | retentions.slots() | elsewhere).isdisjoint(slots.tolist()):
             if len(offsets) - 1 == len(batch):
                 return False
             # The rest would take longer than a turn, and may hold rows that cannot be stored.

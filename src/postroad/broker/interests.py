@@ -353,7 +353,7 @@ class Interests:
         """
         offsets, slots = self.index.match(batch) if matched is None else matched
         if not entering:
-            return self._local(offsets, slots)
+            return Split(Destinations.nowhere(len(offsets) - 1), *self.local(offsets, slots))
         if self._matrix is None:
             return self._split(offsets, slots)
         sets, lines = np.unique(self._matrix.match(batch), axis=0, return_inverse=True)
@@ -368,13 +368,15 @@ class Interests:
         distinct, local = split_by_owner(offsets, slots, self._owners, sets, lines, table, local_offsets, local_slots)
         return Split(Destinations(sets[: max(distinct, 1)].copy(), lines), local_offsets, local_slots[:local])
 
-    def _local(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> Split:
-        """Return the local slots of each row, without the brokers that want it."""
+    def local(
+        self, offsets: NDArray[np.int64], slots: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return a match without the brokers that want a row: where its local slots begin, and the slots."""
         if self._matrix is None:
             local_offsets, local_slots = np.empty(len(offsets), np.int64), np.empty(len(slots), np.int32)
             local = local_of(offsets, slots, self._owners, local_offsets, local_slots)
             offsets, slots = local_offsets, local_slots[:local]
-        return Split(Destinations.nowhere(len(offsets) - 1), offsets, slots)
+        return offsets, slots
 
 
 def _finish(steps: Generator[None, None, None]) -> None:

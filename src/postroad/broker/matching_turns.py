@@ -54,8 +54,12 @@ class MatchingTurns:
     @property
     def unfinished(self) -> bool:
         """Return whether `proceed` has something to do."""
-        replays = self._core.replaying
-        return bool(self._turns) or (replays is not None and bool(replays.line) and replays.is_ready)
+        replays, peers = self._core.replaying, self._core.peers
+        return (
+            bool(self._turns)
+            or (replays is not None and bool(replays.line) and replays.is_ready)
+            or (peers is not None and peers.receptions.has_unmatched)
+        )
 
     def proceed(self, now: int, outbox: Outbox | None = None) -> Outbox:
         """Do one more turn of what was too much work before.
@@ -66,6 +70,8 @@ class MatchingTurns:
         outbox = Outbox() if outbox is None else outbox
         self._deliveries.pay_owed(outbox, now, self._core.turn_budget)
         self._go_on(outbox, now)
+        if self._core.peers is not None:
+            self._core.peers.receptions.match(outbox, now)
         if self._core.replaying is not None:
             self._replay(self._core.replaying, outbox, now)
         return outbox

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from postroad.broker.deliveries import Deliveries
     from postroad.broker.message_groups import MessageGroups
     from postroad.broker.outbox import Outbox
-    from postroad.broker.outgoing_queues import OutgoingQueue
+    from postroad.broker.outgoing_queue import OutgoingQueue
     from postroad.broker.redeliveries import QueueSettings, Redeliveries
     from postroad.messages import Batch
     from postroad.store import Cursor

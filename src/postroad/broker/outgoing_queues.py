@@ -1,7 +1,7 @@
-"""Messages for queues of other brokers, on their way from the broker where they entered to the home of their queue.
+"""Messages for queues and durable subscriptions of other brokers, on their way from the broker where they entered.
 
-Rule 1: a message to a queue whose home is elsewhere is stored here first, and put to the home from the store, in order.
-    It is settled here when the home has stored it.
+Rule 1: a message to a queue whose home is elsewhere, or that a durable subscription elsewhere wants, is stored here
+    first, and put to that broker from the store, in order. It is settled here when that broker has stored it.
 Rule 2: messages that were put and not confirmed when a channel was lost, or when this process began, are in doubt. They
     are put again, marked as such, and the home leaves out those that it has (`receptions`).
 Rule 3: when nothing is in doubt any more, this broker tells the home, which forgets the ids.
@@ -19,8 +19,14 @@ from postroad.broker.asked_rows import AskedRows, drop_closed
 from postroad.broker.channel_items import Forget, Put
 from postroad.broker.errors import BrokerError
 from postroad.broker.id_batches import ids_alone
+from postroad.broker.outgoing_queue import (
+    OutgoingQueue,
+    OutgoingTerms,
+    RemoteInterestTerms,
+    is_outgoing,
+    put_pieces,
+)
 from postroad.broker.queue_names import rows_by_name
-from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import Discard
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import first_places, rows_payload, subtract
@@ -34,13 +40,14 @@ if TYPE_CHECKING:
     from postroad.broker.channel_items import PutRefused, Stored
     from postroad.broker.core import Broker
     from postroad.broker.peers import Peers
+    from postroad.broker.sessions import Session
     from postroad.broker.stored import StoredQueues
     from postroad.messages import Batch
-    from postroad.store import Cursor, Taken
+    from postroad.store import Cursor
 
     Rows = NDArray[np.int64]
 
-__all__ = ["MAX_OUTGOING", "OutgoingQueue", "OutgoingQueues", "is_outgoing"]
+__all__ = ["MAX_OUTGOING", "OutgoingQueues"]
 
 # Each outlives its publishers while something waits in it: without a bound, clients with ever new names would fill
 # memory.
@@ -49,53 +56,12 @@ MAX_OUTGOING = 10_000
 MAX_OUTGOING_PER_PRINCIPAL = 1_000
 # Messages that one home has not confirmed. It keeps their ids until it hears that they are not needed any more.
 MAX_UNCONFIRMED = 20_000
-# Messages of one put, and their bytes: some records of the store, so that others have their turn in between.
+# Messages of one put, so that others have their turn in between.
 PUT_ROWS = 1_000
-PUT_BYTES = 512 * 1024
 # How much may wait in a channel before no more is read from the store for it.
 MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 # How long a queue waits after its home has refused something.
 RETRY_MS = 1_000
-
-
-class OutgoingTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of an outgoing queue: the name of the queue, and who made it here."""
-
-    outgoing: str
-    principal: str
-
-
-class OutgoingQueue:
-    """Messages for one queue of another broker.
-
-    Attributes:
-        name: of the queue.
-        home: the broker that has it.
-        holder: stands for it where subscriptions are named.
-        cursor: its rows in the store.
-        attempt: how often its home has refused something.
-        doubtful: how many of its first rows may already be at the home.
-        retry_at: nothing is put before that time, in ms.
-        trouble: why the home took nothing the last time; empty if it did.
-        asked: who waits for rows to be stored at the home, in the order of the rows.
-    """
-
-    def __init__(self, terms: OutgoingTerms, home: int, holder: Subscription, cursor: Cursor) -> None:
-        self.name = terms.outgoing
-        self.principal = terms.principal
-        self.home = home
-        self.holder = holder
-        self.cursor = cursor
-        self.attempt = self.doubtful = self.retry_at = self.unconfirmed = 0
-        self.trouble = ""
-        self.asked: deque[AskedRows] = deque()
-        # Of sessions that sent something again: all that was in the queue then.
-        self.asked_again: list[AskedRows] = []
-
-    @property
-    def messages(self) -> int:
-        """Return how many messages the home has not confirmed."""
-        return self.holder.waiting.stored + self.unconfirmed
 
 
 class _Unconfirmed(NamedTuple):
@@ -138,17 +104,22 @@ class OutgoingQueues:
         self._log = stored.log
         self._peers = peers
         self._named: dict[str, OutgoingQueue] = {}
+        self._for_durables: dict[int, OutgoingQueue] = {}
         self._of_principal: Counter[str] = Counter()
         self._ways: dict[int, _Way] = {}
         self._next = 1
         # Those that have more to put than they may now.
-        self._stalled: dict[str, OutgoingQueue] = {}
+        self._stalled: dict[int, OutgoingQueue] = {}
         # Settled here, and not safe yet: the number of the store, the home and its session, the put, whether in doubt.
         self._settling: deque[tuple[int, int, int, int, bool]] = deque()
 
     def listed(self) -> list[OutgoingQueue]:
-        """Return all of them, by name."""
+        """Return those for queues, by name."""
         return sorted(self._named.values(), key=lambda each: each.name)
+
+    def for_durables(self) -> list[OutgoingQueue]:
+        """Return those for durable subscriptions, by the number of their broker."""
+        return [self._for_durables[home] for home in sorted(self._for_durables)]
 
     def find(self, name: str) -> OutgoingQueue | None:
         """Return the one of this name."""
@@ -156,17 +127,28 @@ class OutgoingQueues:
 
     @property
     def messages(self) -> int:
-        """Return how many messages the homes of their queues have not confirmed."""
-        return sum(each.messages for each in self._named.values())
+        """Return how many messages the brokers that they are for have not confirmed."""
+        return sum(each.messages for each in self._every())
+
+    def _every(self) -> Iterator[OutgoingQueue]:
+        yield from self._named.values()
+        yield from self._for_durables.values()
 
     def restore(self) -> None:
-        """Restore what an earlier process left: all of it is in doubt."""
+        """Restore what an earlier process left for queues: all of it is in doubt."""
         for cursor in list(self._log.cursors.values()):
             if is_outgoing(cursor.terms):
                 terms = msgspec.msgpack.decode(cursor.terms, type=OutgoingTerms)
-                queue = self._enter(terms, self._home(terms.outgoing), cursor)
-                queue.doubtful = self._log.unread(cursor)
-                self._stored.block(queue.holder)
+                self._doubt(self._enter(terms, self._home(terms.outgoing), cursor))
+
+    def restore_for_durables(self, terms: RemoteInterestTerms, cursor: Cursor) -> OutgoingQueue:
+        """Restore what an earlier process left for the durable subscriptions of another broker."""
+        return self._doubt(self._enter(terms, terms.broker, cursor))
+
+    def _doubt(self, queue: OutgoingQueue) -> OutgoingQueue:
+        queue.doubtful = self._log.unread(queue.cursor)
+        self._stored.block(queue.holder)
+        return queue
 
     def _home(self, name: str) -> int:
         """Return the home of a queue by the current plan; 0 if the plan lists no brokers."""
@@ -175,18 +157,27 @@ class OutgoingQueues:
         except BrokerError:
             return 0
 
-    def _enter(self, terms: OutgoingTerms, home: int, cursor: Cursor) -> OutgoingQueue:
-        session = Session(0, terms.principal)
-        session.congested = True
-        name = "/queue/" + terms.outgoing
-        holder = Subscription(cursor.number, session, name, name, AckMode.AUTO, OverflowPolicy.SPOOL)
-        holder.cursor = cursor
-        queue = OutgoingQueue(terms, home, holder, cursor)
-        holder.outgoing = queue
-        holder.waiting.stored = self._log.unread(cursor)
-        self._named[queue.name] = queue
-        self._of_principal[terms.principal] += 1
+    def _enter(self, terms: OutgoingTerms | RemoteInterestTerms, home: int, cursor: Cursor) -> OutgoingQueue:
+        queue = OutgoingQueue(terms, home, cursor)
+        queue.holder.waiting.stored = self._log.unread(cursor)
+        if queue.is_for_durables:
+            queue.holder.stores = True
+            self._for_durables[home] = queue
+        else:
+            self._named[queue.name] = queue
+            self._of_principal[queue.principal] += 1
         return queue
+
+    def make_for_durables(self, terms: RemoteInterestTerms) -> OutgoingQueue:
+        """Make the queue for the durable subscriptions of another broker."""
+        cursor = self._log.open_cursor(self._core.take_subscription_number(), msgspec.msgpack.encode(terms))
+        return self._enter(terms, terms.broker, cursor)
+
+    def end_for_durables(self, queue: OutgoingQueue) -> None:
+        """End the queue for a broker whose durable subscriptions want nothing any more; nothing waits in it."""
+        self._log.end_cursor(queue.cursor)
+        del self._for_durables[queue.home]
+        self._stalled.pop(queue.cursor.number, None)
 
     def named(self, name: str, home: int, principal: str, spared: Collection[str] = ()) -> OutgoingQueue:
         """Return the outgoing queue of this name; make it if there is none.
@@ -235,9 +226,9 @@ class OutgoingQueues:
         return "" if not queue.trouble else f"broker {queue.home} does not take it: {queue.trouble}"
 
     def accepted(self, queue: OutgoingQueue, batch: Batch, rows: Rows, source: Session | None, now: int) -> None:
-        """Note messages that were stored here for a queue."""
-        self._core.recorder.dropped(batch, rows, 0, Detour.HELD, now)
-        if source is not None and self._core.queue_settings.when_home_is_down == "refuse":
+        """Note messages that were stored here for another broker."""
+        self._core.recorder.dropped(batch, rows, queue.home, Detour.HELD, now)
+        if source is not None and not queue.is_for_durables and self._core.queue_settings.when_home_is_down == "refuse":
             drop_closed(queue.asked)
             places = self._log.last_places(queue.cursor)
             waits = self._peers.confirmations(source)
@@ -288,7 +279,7 @@ class OutgoingQueues:
             most = min(PUT_ROWS, MAX_UNCONFIRMED - way.rows, queue.doubtful or PUT_ROWS)
             taken = self._log.pull(queue.cursor, most)
             for each in taken:
-                for places, batch in _pieces(each):
+                for places, batch in put_pieces(each):
                     self._put(queue, way, places, batch, now)
             queue.holder.waiting.stored = self._log.unread(queue.cursor)
             if not taken:
@@ -296,7 +287,7 @@ class OutgoingQueues:
                     # It is not safe yet, or not in memory.
                     self._stored.block(queue.holder)
                 return
-        self._stalled[queue.name] = queue
+        self._stalled[queue.cursor.number] = queue
 
     def _put(self, queue: OutgoingQueue, way: _Way, places: Rows, batch: Batch, now: int) -> None:
         number, self._next = self._next, self._next + 1
@@ -307,7 +298,7 @@ class OutgoingQueues:
         way.rows += count
         way.again += again
         queue.unconfirmed += count
-        self._core.recorder.dropped(told, every, 0, Detour.SENT_ON, now)
+        self._core.recorder.dropped(told, every, queue.home, Detour.SENT_ON, now)
         self._core.recorder.relayed(told, every, queue.home, now)
         self._peers.send(
             queue.home, Put(number, queue.attempt, queue.name, queue.principal, again, rows_payload(batch))
@@ -322,14 +313,14 @@ class OutgoingQueues:
             target = self._core.queues.named(queue.name, queue.principal, now)
         except BrokerError as error:
             # A limit is reached, or the store takes nothing: they wait on, and nothing else has to.
-            queue.trouble, self._stalled[queue.name] = str(error), queue
+            queue.trouble, self._stalled[queue.cursor.number] = str(error), queue
             return
         queue.trouble = ""
         taken = self._log.pull(queue.cursor, PUT_ROWS)
         while taken:
             for each in taken:
                 told, every = ids_alone(each.batch.ids[each.rows]), np.arange(len(each.places))
-                self._core.recorder.dropped(told, every, 0, Detour.SENT_ON, now)
+                self._core.recorder.dropped(told, every, queue.home, Detour.SENT_ON, now)
                 self._core.recorder.queued(told, every, target.cursor.number, now)
                 self._log.transfer(queue.cursor, each.places, target.cursor, b"")
             self._stored.block(target.holder)
@@ -396,7 +387,7 @@ class OutgoingQueues:
             put.queue.trouble = item.reason
             way.again -= put.again
             self._take_back(way, put, home, now)
-            self._stalled[put.queue.name] = put.queue
+            self._stalled[put.queue.cursor.number] = put.queue
 
     def _take_back(self, way: _Way, put: _Unconfirmed, home: int, now: int) -> None:
         queue, every = put.queue, np.arange(len(put.places))
@@ -407,7 +398,7 @@ class OutgoingQueues:
         self._log.give_back(queue.cursor, put.places)
         queue.holder.waiting.stored = self._log.unread(queue.cursor)
         self._core.recorder.dropped(put.told, every, home, Detour.RETURNED, now)
-        self._core.recorder.dropped(put.told, every, 0, Detour.HELD, now)
+        self._core.recorder.dropped(put.told, every, home, Detour.HELD, now)
 
     def lost(self, home: int, now: int) -> None:
         """Handle the loss of the channel to a home: what it has not confirmed is in doubt."""
@@ -478,22 +469,4 @@ class OutgoingQueues:
             self.pump(queue, now)
 
     def _of(self, home: int) -> Iterator[OutgoingQueue]:
-        return (each for each in self._named.values() if each.home == home)
-
-
-def _pieces(taken: Taken) -> Iterator[tuple[Rows, Batch]]:
-    """Return the rows of a record in separate pieces, none much larger than a put may be."""
-    spans = taken.batch.spans[taken.rows].astype(np.int64)
-    sizes = (spans[:, 1::2] - spans[:, ::2]).sum(axis=1)
-    which = np.cumsum(sizes) // PUT_BYTES
-    for at in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(which)) + 1):
-        yield taken.places[at], taken.batch.take(taken.rows[at])
-
-
-def is_outgoing(terms: bytes) -> bool:
-    """Return whether the terms of a cursor are those of an outgoing queue."""
-    try:
-        msgspec.msgpack.decode(terms, type=OutgoingTerms)
-    except msgspec.DecodeError:
-        return False
-    return True
+        return (each for each in self._every() if each.home == home)

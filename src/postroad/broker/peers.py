@@ -1,4 +1,4 @@
-"""Queues across brokers: how this broker uses queues of others, and how others use its own, over channels.
+"""Queues and durable subscriptions across brokers, over channels: how each broker uses and serves the others.
 
 A channel is a sequence of datagrams, each for one broker. Brokers between the two relay it by their routes
 (`server.links`). Whatever is under way when a broker dies or a route ends is sent again; what must not be lost
@@ -20,9 +20,11 @@ from postroad.broker.channel_items import (
     Dismiss,
     Forget,
     Hand,
+    Informed,
     Leave,
     Put,
     PutRefused,
+    StandingPart,
     Stored,
     decode_item,
     encode_item,
@@ -34,6 +36,8 @@ from postroad.broker.outbox import Outbox
 from postroad.broker.outgoing_queues import OutgoingQueues
 from postroad.broker.receptions import Receptions
 from postroad.broker.remote_consumers import RemoteConsumers
+from postroad.broker.remote_durables import RemoteDurables
+from postroad.broker.standing_interest import StandingInterest
 
 if TYPE_CHECKING:
     from postroad.broker.channel_items import Item
@@ -93,8 +97,11 @@ class Peers:
         epoch: when this process began, in ms.
 
     Attributes:
-        outgoing: messages for queues of others.
-        receptions: messages of others for queues here.
+        outgoing: messages for queues and durable subscriptions of others.
+        receptions: messages of others for queues and durable subscriptions here.
+        remote_durables: what durable subscriptions of others want.
+        standing: what durable subscriptions here want, so that others put it here; None if the plan does not list the
+            brokers of the network. Then messages for durable subscriptions come over links.
         consumers: clients here of queues of others.
         guests: clients of others of queues here.
         has_packets: there may be packets to take.
@@ -112,16 +119,31 @@ class Peers:
         self.receptions = Receptions(core, deliveries, self)
         self.consumers = RemoteConsumers(core, deliveries, self)
         self.guests = GuestConsumers(core, self)
+        self.remote_durables = RemoteDurables(core, deliveries.stored, self)
+        self.standing = StandingInterest(core, self) if core.homes.brokers else None
 
     def restore(self, now: int) -> None:
         """Restore what an earlier process left."""
         self.outgoing.restore()
+        self.remote_durables.restore()
         self.receptions.restore()
-        for queue in self.outgoing.listed():
+        for queue in (*self.outgoing.listed(), *self.outgoing.for_durables()):
             if queue.home != self._core.number:
                 # Also if nothing waits: the home does not know yet that nothing is in doubt.
                 self.want(queue.home, now)
             self.outgoing.pump(queue, now)
+
+    def greet(self, now: int) -> None:
+        """Ask all other brokers what their durable subscriptions want, even if they do not say it by themselves."""
+        for broker in self._core.homes.brokers - {self._core.number}:
+            self.want(broker, now)
+
+    @property
+    def is_informed(self) -> bool:
+        """Return whether all brokers that can be reached have said what their durable subscriptions want."""
+        relay = self._core.relay
+        others = self._core.homes.brokers - {self._core.number} - self.remote_durables.heard
+        return relay is None or not any(relay.next_hop(each) for each in others)
 
     # --- channels ----------------------------------------------------------------------------------------------------
 
@@ -208,7 +230,7 @@ class Peers:
     def _act(self, source: int, item: Item, outbox: Outbox, now: int) -> None:
         match item:
             case Put():
-                self.receptions.put(source, item, now)
+                self.receptions.put(source, item, outbox, now)
             case Forget():
                 self.receptions.forget(source, item.number)
             case Stored():
@@ -227,6 +249,11 @@ class Peers:
                 self.consumers.answered(source, item)
             case Dismiss():
                 self.consumers.dismissed(source, item, outbox)
+            case StandingPart():
+                self.remote_durables.learn(source, item)
+            case Informed():
+                if self.standing is not None:
+                    self.standing.informed(source, item.number)
 
     def _tell(self, outbox: Outbox, now: int) -> None:
         """Tell the parts about channels that have opened or were lost."""
@@ -235,8 +262,13 @@ class Peers:
             if opened:
                 self.outgoing.opened(peer, now)
                 self.consumers.opened(peer)
+                if self.standing is not None:
+                    self.standing.opened(peer)
             else:
                 self.outgoing.lost(peer, now)
+                self.remote_durables.lost(peer)
+                if self.standing is not None:
+                    self.standing.lost(peer)
                 self.receptions.lost(peer)
                 self.consumers.lost(peer, outbox, now)
                 self.guests.lost(peer, outbox, now)
@@ -245,6 +277,7 @@ class Peers:
         """Continue: the store has written something, or read it."""
         self.receptions.proceed()
         self.outgoing.proceed(now)
+        self.remote_durables.proceed()
         self.guests.proceed()
 
     def tick(self, now: int) -> Outbox:
@@ -255,6 +288,8 @@ class Peers:
             self.has_packets = True
         self._tell(outbox, now)
         self.outgoing.tick(now)
+        if self.standing is not None:
+            self.standing.tick(now)
         self.guests.tick(outbox, now)
         for session in list(self._sessions):
             waits = session.confirmations

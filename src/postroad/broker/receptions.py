@@ -1,7 +1,7 @@
-"""What other brokers put into the queues of this one, each message once.
+"""What other brokers put here for queues and durable subscriptions, each message once.
 
-Rule 1: one record stores a message for its queue and for the *reception* of the broker that put it: after a crash it is
-    known in both, or in neither.
+Rule 1: one record stores a message for its queue, or for the durable subscriptions that want it, and for the
+    *reception* of the broker that put it: after a crash it is known in both, or in neither.
 Rule 2: a reception keeps the id of a message until its broker says that it will not put it again.
 Rule 3: a message that is put again and is known is left out; it is confirmed like the others.
 Rule 4: what a reception keeps is bounded by `MAX_REMEMBERED` messages and by the bytes that a subscription may have,
@@ -21,6 +21,8 @@ import msgspec
 import numpy as np
 
 from postroad.broker.channel_items import ChannelError, PutRefused, Stored
+from postroad.broker.outgoing_queue import DURABLE_PUT
+from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored import id_texts
 from postroad.errors import PostroadError
 from postroad.messages.columns import FLAGS, QUEUED, SOURCE
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.deliveries import Deliveries
     from postroad.broker.named_queues import NamedQueue
+    from postroad.broker.outbox import Outbox
     from postroad.broker.peers import Peers
     from postroad.messages import Batch
     from postroad.store import Cursor
@@ -46,6 +49,8 @@ __all__ = ["Receptions", "is_reception"]
 # unconfirmed, because it says what it will not put again only after it has stored that. They keep their records in the
 # store, whoever has consumed them.
 MAX_REMEMBERED = 100_000
+# Puts of one broker for durable subscriptions that wait until they are matched: as many as an honest one has under way.
+MAX_UNMATCHED = 256
 # Queues that refuse one broker's puts, remembered to keep its messages in order; beyond this, all are tried again.
 MAX_REFUSING = 10_000
 
@@ -75,6 +80,30 @@ class _Known:
         self.places = np.empty(0, np.int64)
         self.is_taken = self.is_over = False
 
+    def add(self, ids: NDArray[np.uint64], size: int, places: Rows) -> None:
+        """Add messages that were stored after the others."""
+        self.ids = np.concatenate([self.ids, ids])
+        self.places = np.concatenate([self.places, places])
+        self.size += size
+
+
+class _Unmatched(NamedTuple):
+    """Messages of a put for durable subscriptions that have to be matched yet.
+
+    Attributes:
+        number: of the put.
+        attempt: of the put.
+        batch: the messages.
+        known: those that were stored before.
+        is_begun: some of the put was stored in an earlier turn.
+    """
+
+    number: int
+    attempt: int
+    batch: Batch
+    known: _Known
+    is_begun: bool = False
+
 
 class _Pending(NamedTuple):
     """A put to confirm when the store has reached a position."""
@@ -96,12 +125,17 @@ class _Reception:
         bytes: how many bytes.
         earlier: of earlier sessions, oldest first.
         refusing: the last refused attempt, by the name of the queue, with the reason.
+        holder: stands for the cursor where subscriptions are named.
+        unmatched: puts for durable subscriptions that are not stored as a whole: matching takes several turns.
         loading: ids of earlier processes are being read.
         session: counts sessions of the channel.
     """
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
+        self.holder = Subscription(cursor.number, Session(0, ""), "", "", AckMode.AUTO, OverflowPolicy.SPOOL)
+        self.holder.cursor, self.holder.retains = cursor, True
+        self.unmatched: deque[_Unmatched] = deque()
         self.puts: dict[int, _Known] = {}
         self.rows = self.bytes = 0
         self.earlier: list[_Known] = []
@@ -176,8 +210,8 @@ class Receptions:
 
     # --- what others put ---------------------------------------------------------------------------------------------
 
-    def put(self, source: int, item: Put, now: int) -> None:
-        """Take messages that a broker puts.
+    def put(self, source: int, item: Put, outbox: Outbox, now: int) -> None:
+        """Take messages that a broker puts, for a queue or for durable subscriptions.
 
         Raises:
             ChannelError: the bytes are not messages, or the messages did not enter at that broker.
@@ -187,12 +221,15 @@ class Receptions:
         except PostroadError as error:
             raise ChannelError(f"broker {source} puts what are no messages: {error}") from error
         if not len(batch) or (batch.envelopes[:, SOURCE] != source).any():
-            raise ChannelError(f"broker {source} puts messages into a queue that did not enter there")
-        batch.envelopes[:, FLAGS] |= QUEUED
+            raise ChannelError(f"broker {source} puts messages that did not enter there")
+        if item.queue != DURABLE_PUT:
+            batch.envelopes[:, FLAGS] |= QUEUED
+        elif (batch.envelopes[:, FLAGS] & QUEUED).any():
+            raise ChannelError(f"broker {source} puts messages of a queue to durable subscriptions")
         reception = self._reception(source)
         attempt, reason = reception.refusing.get(item.queue, (-1, ""))
         if item.attempt > attempt:
-            reason = self._store(source, reception, item, batch, now)
+            reason = self._store(source, reception, item, batch, outbox, now)
         if reason:
             if len(reception.refusing) >= MAX_REFUSING:
                 reception.refusing.clear()
@@ -207,18 +244,26 @@ class Receptions:
             reception = self._of[source] = _Reception(cursor)
         return reception
 
-    def _store(self, source: int, reception: _Reception, item: Put, batch: Batch, now: int) -> str:
+    def _store(self, source: int, reception: _Reception, item: Put, batch: Batch, outbox: Outbox, now: int) -> str:
         """Store what is new; return why that is impossible, if it is."""
         queues = self._core.queues
         assert queues is not None
         known = _contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
         fresh = np.arange(len(batch)) if known is None else np.flatnonzero(~known)
         self.repeated += len(batch) - len(fresh)
-        put = _Known(batch.ids[fresh].copy(), stored_bytes(batch, fresh))
+        is_durable = item.queue == DURABLE_PUT
+        # Those for durable subscriptions are added when they are matched and stored.
+        first = fresh[:0] if is_durable else fresh
+        put = _Known(batch.ids[first].copy(), stored_bytes(batch, first) if len(first) else 0)
         position = self._log.position
-        if len(fresh):
-            if reason := self._overdue(reception, source):
-                return reason
+        if len(fresh) and (reason := self._overdue(reception, source)):
+            return reason
+        if len(fresh) and is_durable:
+            if len(reception.unmatched) >= MAX_UNMATCHED:
+                return f"{len(reception.unmatched)} puts of this broker wait to be matched, the limit"
+            if refusal := self._stored.refusal_of(batch, fresh):
+                return refusal
+        elif len(fresh):
             try:
                 check_topic(item.queue)
                 queue = queues.named(item.queue, item.principal, now)
@@ -232,8 +277,71 @@ class Receptions:
         if known is not None and known.any():
             _take_over(reception.earlier, put, batch.ids[known])
         reception.add(item.number, put)
+        if len(fresh) and is_durable:
+            reception.unmatched.append(_Unmatched(item.number, item.attempt, batch.take(fresh), put))
+            if len(reception.unmatched) == 1:
+                self._match(source, reception, outbox, now)
+            return ""
         self._pending.append(_Pending(position, source, reception.session, item.number, put))
         return ""
+
+    # --- for durable subscriptions -----------------------------------------------------------------------------------
+
+    @property
+    def has_unmatched(self) -> bool:
+        """Return whether `match` has something to do."""
+        return any(
+            each.unmatched and not self._stored.refusal_of(each.unmatched[0].batch) for each in self._of.values()
+        )
+
+    def match(self, outbox: Outbox, now: int) -> None:
+        """Match one turn's worth of each broker's puts for durable subscriptions."""
+        for source, reception in self._of.items():
+            if reception.unmatched and not self._stored.refusal_of(reception.unmatched[0].batch):
+                self._match(source, reception, outbox, now)
+
+    def _match(self, source: int, reception: _Reception, outbox: Outbox, now: int) -> None:
+        """Store what one turn can match of the first put of a broker; a put is confirmed when all of it is stored."""
+        first = reception.unmatched[0]
+        offsets, slots = self._core.matched_here(first.batch)
+        if not first.is_begun and (reason := self._full_reason(slots)):
+            self._refuse_unmatched(source, reception, reason)
+            return
+        done = len(offsets) - 1
+        part = first.batch if done == len(first.batch) else first.batch.take(np.arange(done))
+        self._core.recorder.arrived(part, source, now)
+        self._core.residents.store_put(part, offsets, slots, reception.holder, outbox, now)
+        size = stored_bytes(part)
+        first.known.add(part.ids.copy(), size, self._log.last_places(reception.cursor))
+        reception.rows += done
+        reception.bytes += size
+        if done < len(first.batch):
+            rest = first.batch.take(np.arange(done, len(first.batch)))
+            reception.unmatched[0] = first._replace(batch=rest, is_begun=True)
+            return
+        reception.unmatched.popleft()
+        self._pending.append(_Pending(self._stored.record, source, reception.session, first.number, first.known))
+
+    def _full_reason(self, slots: NDArray[np.int32]) -> str:
+        """Return which durable subscription has no room, of those that messages are for; empty if all have."""
+        if self._log.settings.at_limit != "push-back":
+            return ""
+        full = self._core.residents.full_durable(slots)
+        if full is None or full.durable is None or full.cursor is None:
+            return ""
+        who = f"{full.durable.name!r} of client {full.durable.client!r}"
+        return f"the durable subscription {who} is full ({full.cursor.bytes:,} bytes)"
+
+    def _refuse_unmatched(self, source: int, reception: _Reception, reason: str) -> None:
+        """Refuse the puts for durable subscriptions of which nothing is stored."""
+        refused, reception.unmatched = reception.unmatched, deque()
+        for each in refused:
+            known = reception.remove(each.number)
+            if len(known.ids):
+                # Some of it was put before, and will be put again.
+                reception.earlier.append(known)
+            reception.refusing[DURABLE_PUT] = (each.attempt, reason)
+            self._peers.send(source, PutRefused(each.number, reason[:1_000]))
 
     def _overdue(self, reception: _Reception, source: int) -> str:
         """Return why a broker may put nothing new before it says what became of earlier messages; empty if it may."""
@@ -324,6 +432,7 @@ class Receptions:
         reception = self._of.get(source)
         if reception is not None:
             reception.session += 1
+            reception.unmatched.clear()
             reception.earlier += [each for each in reception.puts.values() if len(each.ids)]
             reception.puts, reception.refusing = {}, {}
             reception.rows = reception.bytes = 0

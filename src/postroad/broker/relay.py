@@ -94,6 +94,9 @@ class Relay:
         order_wait_ms: how long rows wait for earlier ones of their publisher after routes have changed; 0 for no wait.
         hold_ms: how long rows wait for a route to a broker that cannot be reached.
         unicast: routes to single brokers, if the strategy keeps no link state; None for none.
+
+    Attributes:
+        interests: what other brokers want.
     """
 
     def __init__(
@@ -249,13 +252,13 @@ class Relay:
     def deliver(self, work: Work, matched: Matched, outbox: Outbox, now: int) -> None:
         """Deliver what arrived over a link to local subscriptions; `matched` is the result of the index."""
         batch = work.batch
-        split = self.interests.split(batch, matched, entering=False)
+        offsets, slots = self.interests.local(*matched)
         # Marked after matching: a mark is only for the subscriber.
         for line, mask in ((MAYBE_TWICE, work.doubtful), (LATE, work.late)):
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
                 batch = marked(batch, rows[have_room(batch, rows, line)], line)
-        self._core.residents.deliver(batch, split.offsets, split.slots, None, outbox, now, work.consignment)
+        self._core.residents.deliver(batch, offsets, slots, None, outbox, now, work.consignment)
 
     def returned(
         self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0
@@ -289,14 +292,12 @@ class Relay:
 
     def link_full(self, link: int, publisher: int) -> Outbox:
         """Pause a local publisher until `link_free`: a link has no room for it."""
-        outbox = Outbox()
-        pause_for_link(self._core, publisher, link, outbox)
+        pause_for_link(self._core, publisher, link, outbox := Outbox())
         return outbox
 
     def link_free(self, link: int) -> Outbox:
         """Resume publishers: a link has room again."""
-        outbox = Outbox()
-        resume_for_link(self._core, link, outbox)
+        resume_for_link(self._core, link, outbox := Outbox())
         return outbox
 
     def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:
@@ -416,8 +417,7 @@ class Relay:
         return outbox
 
     def _react(self, reaction: Reaction, now: int) -> Outbox:
-        outbox = Outbox()
-        self._apply(reaction, outbox, now)
+        self._apply(reaction, outbox := Outbox(), now)
         return outbox
 
     def _apply(self, reaction: Reaction, outbox: Outbox, now: int, link: int = 0) -> None:
@@ -495,5 +495,5 @@ class Relay:
 
 
 def _is_advertisement(frame: Frame, number: int) -> TypeGuard[Interest | InterestDelta]:
-    """Return whether a frame is an advertisement of another broker; this broker's own go to link state."""
+    # This broker's own go to link state.
     return isinstance(frame, Interest | InterestDelta) and frame.broker != number

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from postroad.broker.deliveries import Deliveries
     from postroad.broker.outbox import Outbox
     from postroad.broker.sessions import Session, Subscription
+    from postroad.broker.standing_interest import StandingInterest
     from postroad.messages import Batch
     from postroad.selectors import Selector, TopicPattern
 
@@ -50,8 +51,10 @@ class Residents:
         size = estimated_bytes(subscription.key, topic, selector)
         self._core.budgets.check_bytes(subscription.session, size)
         self._core.budgets.enter(self._core.index, subscription, selector, pattern, size)
-        self._place(subscription)
-        if self._core.relay is not None:
+        self.place_at(subscription.slot, subscription)
+        if (standing := self._standing(subscription)) is not None:
+            standing.add(subscription.number, topic, selector)
+        elif self._core.relay is not None:
             self._core.relay.subscribed(subscription.number, topic, selector)
         subscription.selector = "" if selector is None else str(selector)
         if not subscription.retains:
@@ -68,19 +71,32 @@ class Residents:
         for subscription in local:
             topic, selector = wanted[subscription.number]
             subscription.slot = self._core.index.add(subscription.number, selector, topic)
-            self._place(subscription)
+            self.place_at(subscription.slot, subscription)
 
-    def _place(self, subscription: Subscription) -> None:
-        if subscription.slot >= len(self._by_slot):
-            self._by_slot.extend([None] * (subscription.slot + 1 - len(self._by_slot)))
-        self._by_slot[subscription.slot] = subscription
+    def _standing(self, subscription: Subscription) -> StandingInterest | None:
+        """Return where other brokers learn what it wants, if they put it here; None if it comes over links."""
+        if subscription.durable is None and not subscription.retains:
+            return None
+        return None if self._core.peers is None else self._core.peers.standing
+
+    def place_at(self, slot: int, subscription: Subscription) -> None:
+        """Let rows that match a slot of the index be a subscription's."""
+        if slot >= len(self._by_slot):
+            self._by_slot.extend([None] * (slot + 1 - len(self._by_slot)))
+        self._by_slot[slot] = subscription
+
+    def clear_at(self, slot: int) -> None:
+        """Let a slot of the index be nobody's."""
+        self._by_slot[slot] = None
 
     def leave(self, subscription: Subscription, now: int) -> None:
         """Let no message match a subscription from now on."""
         self._core.index.remove(subscription.number)
         self._core.budgets.remove(subscription)
-        self._by_slot[subscription.slot] = None
-        if self._core.relay is not None:
+        self.clear_at(subscription.slot)
+        if (standing := self._standing(subscription)) is not None:
+            standing.remove(subscription.number)
+        elif self._core.relay is not None:
             self._core.relay.unsubscribed(subscription.number)
         self._core.recorder.unsubscribed(subscription.number, now)
 
@@ -106,12 +122,21 @@ class Residents:
         The consignment of the rows, if any, learns when rows that have to wait leave their queues.
         """
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
-        stored = deliveries.stored
+        stored, peers = deliveries.stored, self._core.peers
+        # What durable subscriptions want of this comes, or came, from the broker where it entered.
+        comes_by_put = source is None and peers is not None and peers.standing is not None
+        elsewhere: dict[Subscription, list[NDArray[np.int64]]] = {}
         repeated = stored.repeats(batch) if source is None and stored is not None and len(stored.recent) else None
         retained: list[NDArray[np.int64]] = []
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
+            if subscription.outgoing is not None:
+                if source is not None:
+                    elsewhere.setdefault(subscription, []).append(rows)
+                continue
+            if comes_by_put and (subscription.durable is not None or subscription.retains):
+                continue
             if repeated is not None and (subscription.durable is not None or subscription.retains):
                 assert stored is not None
                 stored.repeated += int(repeated[rows].sum())
@@ -121,14 +146,70 @@ class Residents:
             if subscription.retains:
                 retained.append(rows)
             deliveries.deliver(subscription, batch, rows, source, outbox, now, consignment)
+        # One broker may want a row for several reasons.
+        kept = [(each, np.unique(np.concatenate(rows))) for each, rows in elsewhere.items()]
+        for holder, rows in kept:
+            deliveries.deliver(holder, batch, rows, source, outbox, now, None)
         if stored is not None and stored.is_storing:
             if retained:
                 self._note_retained(batch, np.unique(np.concatenate(retained)), offsets, slots, now)
             deliveries.flush_stored(batch, source, outbox, now, consignment)
-            if outbox.stops:
-                assert self._core.durables is not None
-                self._core.durables.stop(outbox.stops, now)
-                outbox.stops = []
+            self._stop(outbox, now)
+            for holder, rows in () if stored.lack else kept:
+                assert peers is not None
+                assert holder.outgoing is not None
+                peers.outgoing.accepted(holder.outgoing, batch, rows, None, now)
+
+    def full_durable(self, slots: NDArray[np.int32]) -> Subscription | None:
+        """Return one of the durable subscriptions at some slots that has as much in the store as it may."""
+        stored = self._deliveries.stored
+        assert stored is not None
+        found: list[int] = np.unique(slots).tolist()
+        for slot in found:
+            subscription = self._by_slot[slot]
+            if subscription is not None and subscription.durable is not None and stored.is_full(subscription):
+                return subscription
+        return None
+
+    def store_put(
+        self,
+        batch: Batch,
+        offsets: NDArray[np.int64],
+        slots: NDArray[np.int32],
+        reception: Subscription,
+        outbox: Outbox,
+        now: int,
+    ) -> None:
+        """Store rows that another broker puts here, for the durable subscriptions and retained topics that want them.
+
+        All rows are also stored for the reception of that broker, in the same record: the two are safe together.
+        """
+        expires, deliveries = any_expires(batch.envelopes), self._deliveries
+        stored = deliveries.stored
+        assert stored is not None
+        retained: list[NDArray[np.int64]] = []
+        for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
+            subscription = self._by_slot[slot]
+            assert subscription is not None
+            if subscription.durable is None and not subscription.retains:
+                continue
+            if expires:
+                rows = deliveries.unexpired(subscription, batch, rows, now)
+            if subscription.retains:
+                retained.append(rows)
+            deliveries.deliver(subscription, batch, rows, None, outbox, now, None)
+        if retained:
+            self._note_retained(batch, np.unique(np.concatenate(retained)), offsets, slots, now)
+        stored.store(reception, np.arange(len(batch)))
+        deliveries.flush_stored(batch, None, outbox, now, None, can_refuse=True)
+        self._stop(outbox, now)
+
+    def _stop(self, outbox: Outbox, now: int) -> None:
+        """Stop the durable subscriptions that are over their limit."""
+        if outbox.stops:
+            assert self._core.durables is not None
+            self._core.durables.stop(outbox.stops, now)
+            outbox.stops = []
 
     def _note_retained(
         self, batch: Batch, rows: NDArray[np.int64], offsets: NDArray[np.int64], slots: NDArray[np.int32], now: int

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from postroad.broker.given_ids import AssigningPublisher
     from postroad.broker.guest_consumers import Guest
     from postroad.broker.named_queues import NamedQueue
-    from postroad.broker.outgoing_queues import OutgoingQueue
+    from postroad.broker.outgoing_queue import OutgoingQueue
     from postroad.broker.remote_consumers import RemoteConsumer
     from postroad.messages import Batch, IdGenerator
     from postroad.store import Cursor

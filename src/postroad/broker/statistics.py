@@ -27,6 +27,7 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     consumers_now: int
     queued_messages_now: int
     outgoing_messages_now: int
+    uninformed_brokers_now: int
     unstored_messages_now: int
     retained_messages_now: int
     retained_cut: int
@@ -68,6 +69,7 @@ def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinish
     durable = [] if core.durables is None else core.durables.listed()
     away = [each for each in durable if not each.session.number]
     queues = [] if core.queues is None else core.queues.listed()
+    standing = None if core.peers is None else core.peers.standing
     index = core.index.statistics()
     return BrokerStatistics(
         sessions_now=len(sessions),
@@ -83,6 +85,7 @@ def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinish
         consumers_now=sum(len(each.consumers) for each in queues),
         queued_messages_now=sum(each.holder.waiting.stored for each in queues),
         outgoing_messages_now=0 if core.peers is None else core.peers.outgoing.messages,
+        uninformed_brokers_now=0 if standing is None else len(standing.uninformed),
         unstored_messages_now=0 if core.store is None else core.store.backlog.messages,
         waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
         unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),

@@ -376,7 +376,9 @@ class StoredQueues:
             unread, over = self.log.unread(cursor), cursor.bytes - self.log.settings.subscription_bytes
             # At least the excess: more may come between two looks than a share of what waits.
             left = 1 + max(unread // _SHED_SHARE, unread * max(0, over) // max(1, cursor.bytes))
-            self.discard(Discard(cursor, subscription.number, left, STORE_FULL, ends=False, owner=subscription))
+            home = 0 if subscription.outgoing is None else subscription.outgoing.home
+            number = 0 if home else subscription.number
+            self.discard(Discard(cursor, number, left, STORE_FULL, ends=False, owner=subscription, home=home))
 
     def proceed(self, now: int) -> None:
         """Release what came over links, and discard rows: something was written or read."""

@@ -65,6 +65,7 @@ _GROUPS: dict[str, _Group] = {
             "list": "subscriptions.list_subscriptions",
             "show": "subscriptions.show",
             "purge": "subscriptions.purge",
+            "purge-outgoing": "subscriptions.purge_outgoing",
             "delete": "subscriptions.delete",
         },
     ),

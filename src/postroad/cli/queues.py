@@ -11,7 +11,7 @@ from postroad.cli.admin_requests import AdminAddress, AdminAuthority, NotThereEr
 from postroad.cli.output import AsJson, echo_json, printable
 from postroad.cli.stored_items import DEFAULT_ADDRESS, StoredItems, echo_fields
 
-__all__ = ["delete", "list_queues", "purge", "show"]
+__all__ = ["delete", "list_queues", "outgoing_line", "purge", "show"]
 
 QueueName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the queue, without /queue/.")]
 Outgoing = Annotated[
@@ -32,7 +32,9 @@ def list_queues(
     StoredItems(_KIND, admin, admin_token_file, admin_ca).echo_all(as_json, _line, "there are no queues")
     # A broker of an earlier version does not list these.
     with contextlib.suppress(NotThereError):
-        StoredItems(_OUTGOING, admin, admin_token_file, admin_ca).echo_all(as_json, _outgoing_line)
+        StoredItems(_OUTGOING, admin, admin_token_file, admin_ca).echo_all(
+            as_json, outgoing_line, which=lambda each: not each.get("durable")
+        )
 
 
 def show(
@@ -91,11 +93,13 @@ def _line(found: dict[str, Any]) -> str:
     )
 
 
-def _outgoing_line(found: dict[str, Any]) -> str:
+def outgoing_line(found: dict[str, Any]) -> str:
+    """Return what waits at a broker for a queue, or for the durable subscriptions, of another one."""
     trouble = f"  {printable(found['trouble'])}" if found["trouble"] else ""
     reached = "" if found["home_reached_now"] else ", which cannot be reached"
+    name = "durable subscriptions" if found.get("durable") else printable(found["name"])
     return (
-        f"{printable(found['name'])}  for broker {found['home']}{reached}: {found['waiting_messages_now']:,} waiting  "
+        f"{name}  for broker {found['home']}{reached}: {found['waiting_messages_now']:,} waiting  "
         f"{found['unconfirmed_messages_now']:,} under way  {found['stored_bytes_now']:,} bytes  "
         f"oldest {found['oldest_ms_now'] / 1_000:,.0f} s{trouble}"
     )

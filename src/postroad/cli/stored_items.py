@@ -41,9 +41,15 @@ class StoredItems:
         base, token, authority = self._endpoint
         return admin_request(base, path + query, token, method, authority)
 
-    def echo_all(self, as_json: bool, line: Callable[[dict[str, Any]], str], if_none: str = "") -> None:
-        """Print all items, one per line; if there are none, a note on stderr."""
-        items = self.ask()[self._kind]
+    def echo_all(
+        self,
+        as_json: bool,
+        line: Callable[[dict[str, Any]], str],
+        if_none: str = "",
+        which: Callable[[dict[str, Any]], bool] = lambda _: True,
+    ) -> None:
+        """Print all items, or some of them, one per line; if there are none, a note on stderr."""
+        items = [each for each in self.ask()[self._kind] if which(each)]
         if if_none and not items and not as_json:
             typer.echo(f"postroad: {if_none}", err=True)
         for each in items:

@@ -1,4 +1,4 @@
-"""Messages that wait here for queues of other brokers, as an operator sees them: list, look at, purge."""
+"""Messages that wait here for queues and durable subscriptions of other brokers, for operators: list, show, purge."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ OUTGOING = "/outgoing"
 
 
 class OutgoingStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages for one queue of another broker.
+    """Messages for one queue of another broker, or for all its durable subscriptions.
 
     Attributes:
-        name: of the queue.
-        home: the broker that has it.
+        name: of the queue; `*` and the number of the broker for durable subscriptions.
+        home: the broker that they are for.
+        durable: they are for durable subscriptions and retained topics.
         principal: who sent the first of them.
         home_reached_now: the home answers.
         waiting_messages_now: what was not sent there.
@@ -40,6 +41,7 @@ class OutgoingStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     home: int
+    durable: bool
     principal: str
     home_reached_now: bool
     waiting_messages_now: int
@@ -61,20 +63,28 @@ class OutgoingAdmin(StoredAdmin[OutgoingQueue]):
     def _items(self) -> Iterable[OutgoingQueue] | None:
         if self._core.store is None:
             return None
-        outgoing = [] if self._core.peers is None else self._core.peers.outgoing.listed()
-        return [each for each in outgoing if each.messages]
+        if self._core.peers is None:
+            return []
+        outgoing = self._core.peers.outgoing
+        return [each for each in (*outgoing.listed(), *outgoing.for_durables()) if each.messages]
 
     def _find(self, *name: str) -> OutgoingQueue | None:
-        return None if self._core.peers is None else self._core.peers.outgoing.find(*name)
+        if self._core.peers is None:
+            return None
+        outgoing = self._core.peers.outgoing
+        # No name of a queue has a wildcard.
+        found = [each for each in outgoing.for_durables() if name == (_name(each),)]
+        return found[0] if found else outgoing.find(*name)
 
     def _purge(self, item: OutgoingQueue, reason: str) -> int:
         assert self._core.peers is not None
         return self._core.peers.outgoing.purge(item, reason)
 
     def _delete(self, item: OutgoingQueue, reason: str, outbox: Outbox) -> int | HttpResponse:
+        what = "their subscriptions are" if item.is_for_durables else f"the queue {item.name!r} is"
         text = (
-            f"the queue {item.name!r} is at broker {item.home}: delete it there; DELETE {OUTGOING}/NAME/messages "
-            "gives up what waits here for it"
+            f"{what} at broker {item.home}: delete it there; DELETE {OUTGOING}/NAME/messages gives up what waits here "
+            "for it"
         )
         return text_response(HTTPStatus.METHOD_NOT_ALLOWED, text)
 
@@ -83,8 +93,9 @@ class OutgoingAdmin(StoredAdmin[OutgoingQueue]):
         assert self._core.peers is not None
         log = self._core.store.log
         return OutgoingStatus(
-            name=item.name,
+            name=_name(item),
             home=item.home,
+            durable=item.is_for_durables,
             principal=item.principal,
             home_reached_now=self._core.peers.is_open(item.home),
             waiting_messages_now=log.unread(item.cursor),
@@ -94,3 +105,8 @@ class OutgoingAdmin(StoredAdmin[OutgoingQueue]):
             trouble=item.trouble,
             purged=item.holder.shed,
         )
+
+
+def _name(item: OutgoingQueue) -> str:
+    """Return the name in paths."""
+    return f"*{item.home}" if item.is_for_durables else item.name

@@ -63,6 +63,7 @@ from postroad.server.store_driver import StoreDriver
 from postroad.server.tcp import TcpConnection
 from postroad.server.tls import console_context, link_keys, link_tls, server_context
 from postroad.server.tls_listener import TlsListener
+from postroad.server.troubles import quarantines, troubles
 from postroad.sessions import Audit, Dispatcher, steady_clock, wall_clock
 from postroad.store import StoreReadError
 from postroad.tracking import journey_document
@@ -296,14 +297,9 @@ class Service:
 
     def troubles(self) -> list[str]:
         """What does not work as it should while the broker runs."""
-        found = [] if self._tracking is None or not self._tracking.trouble else [f"tracking: {self._tracking.trouble}"]
-        if self._storage.trouble:
-            found.append(f"store: {self._storage.trouble}")
-        barred = [] if self._links is None else self._links.quarantined()
-        return found + [
-            f"links: broker {one.neighbour} is in quarantine for {one.seconds_left:.0f} s: {one.reason}"
-            for one in barred
-        ]
+        record = "" if self._tracking is None else self._tracking.trouble
+        found = troubles(record, self._storage.trouble, self._dispatcher.core, wall_clock())
+        return found + ([] if self._links is None else quarantines(self._links.quarantined()))
 
     @property
     def storage(self) -> StoreDriver:
@@ -365,6 +361,8 @@ class Service:
                 self._links.state_interest()
                 self._servers["link"] = await self._listen_for_links(self._links, config.network)
                 self._links.start()
+                if config.network.join_seconds and (peers := self._dispatcher.core.peers) is not None:
+                    peers.greet(wall_clock())
                 await self._joined(self._links, config.network.join_seconds)
             for listener in CLIENT_LISTENERS:
                 await self._listen(listener)
@@ -382,10 +380,14 @@ class Service:
     async def _joined(self, links: Links, seconds: float) -> None:
         """Wait, for a limited time, until messages published here would reach every broker that wants them."""
         until = self.timer() + 1_000 * seconds
-        while not (links.is_joined or self._hurried) and self.timer() < until:  # noqa: ASYNC110
+        while not (self._is_joined(links) or self._hurried) and self.timer() < until:  # noqa: ASYNC110
             await asyncio.sleep(JOIN_LOOK_SECONDS)
-        if seconds and not links.is_joined:
+        if seconds and not self._is_joined(links):
             log.warning("network not joined", extra={"seconds": seconds, "links_up": len(links.up)})
+
+    def _is_joined(self, links: Links) -> bool:
+        peers = self._dispatcher.core.peers
+        return links.is_joined and (peers is None or peers.is_informed)
 
     def hurry(self) -> None:
         """Wait for nobody: a broker that starts is to stop."""

@@ -53,9 +53,9 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         subscription_bytes: what one subscription may have in the store, give or take; then `at_limit` counts.
         at_limit: what happens then, and when the store is nearly full: "push-back" pauses the publishers on this broker
             whose messages it is, "drop-oldest" gives up an eighth of what waits for the subscription, and "stop" ends
-            the matching of a durable subscription until its client subscribes again. What cannot be paused, such as
-            another broker, makes a subscription drop its oldest; under custody that broker keeps what a full store
-            has no room for.
+            the matching of a durable subscription until its client subscribes again. What cannot be paused makes a
+            subscription drop its oldest. Other brokers keep what is refused here with "push-back"; with "stop", what
+            waits here for durable subscriptions of another broker drops its oldest.
         max_age_seconds: what has waited longer is given up; 0 keeps it.
         cache_bytes: what is kept in memory of records that were written or read lately.
         retain: topics whose messages are kept for a while after everybody has them.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "WAITS_LONG", "Detour", "is_back", "is_held"]
+__all__ = ["DETOURS", "WAITS_LONG", "Detour", "came_back", "is_back", "is_held"]
 
 
 class Detour(StrEnum):
@@ -18,7 +18,8 @@ class Detour(StrEnum):
 
     # A link gave it back, and it went another way.
     RETURNED = "returned"
-    # No route leads to one of its destinations now: it waits at this broker.
+    # No route leads to one of its destinations now, or it is stored for another broker: it waits here. The link says
+    # for which broker, if it is one.
     HELD = "held"
     # It waits here no longer: there was a way for it. What finds none is given up, which is recorded as such.
     SENT_ON = "sent on"
@@ -59,9 +60,21 @@ _WAITS = (
 
 
 def is_held(drops: Iterable[Drop]) -> bool:
-    """Whether it waits when the record of a broker ends: a wait began, and has not ended since then."""
-    last = _last(drops)
-    return any(last.get(wait, -1) > last.get(go, -1) for wait, go in _WAITS)
+    """Whether it waits when the record of a broker ends: a wait began, and has not ended since then.
+
+    It may wait for several brokers, and for each on its own.
+    """
+    last: dict[tuple[str, int], int] = {}
+    for drop in drops:
+        key = drop.reason, drop.link
+        last[key] = max(last.get(key, -1), drop.at)
+    ends: dict[str, str] = dict(_WAITS)
+    return any(at > last.get((ends[reason], link), -1) for (reason, link), at in last.items() if reason in ends)
+
+
+def came_back(drops: Iterable[Drop], neighbour: int) -> bool:
+    """Whether a link gave it back before the neighbour had it, and it went another way, or was dropped."""
+    return any(drop.link == neighbour and drop.reason not in (Detour.HELD, Detour.SENT_ON) for drop in drops)
 
 
 def is_back(drops: Iterable[Drop]) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from postroad.tracking.findings import Findings, Hit
-from postroad.tracking.reasons import DETOURS, is_held
+from postroad.tracking.reasons import DETOURS, came_back, is_held
 from postroad.tracking.verdicts import OPEN, Verdict
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class _Way:
             else:
                 why = SILENT if there is None else BEHIND_GAP
                 self.open.append(OpenHop(stop.broker, claim.number, claim.doubt, why))
-        elif _came_back(stop.findings, claim.number):
+        elif came_back(stop.findings.dropped, claim.number):
             return
         elif claim.doubt > BELIEVED_DOUBT:
             self.pruned.append(PrunedHop(stop.broker, claim.number, claim.doubt, "the neighbour never had it"))
@@ -408,11 +408,6 @@ def _nothing(broker: int) -> Findings:
 def _own(findings: Findings, origin: int) -> Hit | None:
     """The broker's own word that it had the message: at the origin, that it entered there."""
     return findings.accepted if findings.broker == origin else findings.arrived
-
-
-def _came_back(findings: Findings, neighbour: int) -> bool:
-    """A link gave the message back before the neighbour had it, and it went another way, or was dropped."""
-    return any(drop.link == neighbour for drop in findings.dropped)
 
 
 def _fate(stops: list[Stop], certainty: float) -> tuple[Verdict, float]:

@@ -1,0 +1,129 @@
+"""Messages that wait at one broker for another one: for a queue there, or for the durable subscriptions there."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from postroad.broker.asked_rows import AskedRows
+    from postroad.messages import Batch
+    from postroad.store import Cursor, Taken
+
+    Rows = NDArray[np.int64]
+
+__all__ = [
+    "DURABLE_PUT",
+    "OutgoingQueue",
+    "OutgoingTerms",
+    "RemoteInterestTerms",
+    "is_outgoing",
+    "is_remote_interest",
+    "put_pieces",
+]
+
+# In place of the name of a queue, in a put for the durable subscriptions and retained topics of its target. No queue
+# has this name.
+DURABLE_PUT = ""
+# Bytes of one put: some records of the store, so that others have their turn in between.
+PUT_BYTES = 512 * 1024
+
+
+class OutgoingTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of an outgoing queue: the name of the queue, and who made it here."""
+
+    outgoing: str
+    principal: str
+
+
+class RemoteInterestTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of an outgoing queue for the durable subscriptions of a broker.
+
+    Attributes:
+        broker: the broker that its messages are for.
+        interest: what the durable subscriptions and retained topics there want, each row by itself (`encode_exact`).
+    """
+
+    broker: int
+    interest: list[bytes]
+
+
+class OutgoingQueue:
+    """Messages for one queue of another broker, or for all its durable subscriptions and retained topics.
+
+    Attributes:
+        name: of the queue; `DURABLE_PUT` if they are for durable subscriptions.
+        home: the broker that its messages are for.
+        principal: who made it here.
+        holder: stands for it where subscriptions are named.
+        cursor: its rows in the store.
+        attempt: how often its home has refused something.
+        doubtful: how many of its first rows may already be at the home.
+        retry_at: nothing is put before that time, in ms.
+        trouble: why the home took nothing the last time; empty if it did.
+        asked: who waits for rows to be stored at the home, in the order of the rows.
+        asked_again: the same for sessions that sent something again: all that was in the queue then.
+    """
+
+    def __init__(self, terms: OutgoingTerms | RemoteInterestTerms, home: int, cursor: Cursor) -> None:
+        if isinstance(terms, OutgoingTerms):
+            self.name, self.principal, topic = terms.outgoing, terms.principal, "/queue/" + terms.outgoing
+        else:
+            self.name, self.principal, topic = DURABLE_PUT, "", f"broker {home}"
+        self.home = home
+        self.cursor = cursor
+        session = Session(0, self.principal)
+        session.congested = True
+        self.holder = Subscription(cursor.number, session, topic, topic, AckMode.AUTO, OverflowPolicy.SPOOL)
+        self.holder.cursor = cursor
+        self.holder.outgoing = self
+        self.attempt = self.doubtful = self.retry_at = self.unconfirmed = 0
+        self.trouble = ""
+        self.asked: deque[AskedRows] = deque()
+        self.asked_again: list[AskedRows] = []
+
+    @property
+    def is_for_durables(self) -> bool:
+        """Return whether its messages are for durable subscriptions, not for a queue."""
+        return self.name == DURABLE_PUT
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages the home has not confirmed."""
+        return self.holder.waiting.stored + self.unconfirmed
+
+
+def put_pieces(taken: Taken) -> Iterator[tuple[Rows, Batch]]:
+    """Return the rows of a record in separate pieces, none much larger than a put may be."""
+    spans = taken.batch.spans[taken.rows].astype(np.int64)
+    sizes = (spans[:, 1::2] - spans[:, ::2]).sum(axis=1)
+    which = np.cumsum(sizes) // PUT_BYTES
+    for at in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(which)) + 1):
+        yield taken.places[at], taken.batch.take(taken.rows[at])
+
+
+def is_outgoing(terms: bytes) -> bool:
+    """Return whether the terms of a cursor are those of an outgoing queue."""
+    return _is(terms, OutgoingTerms)
+
+
+def is_remote_interest(terms: bytes) -> bool:
+    """Return whether the terms of a cursor are those of one for durable subscriptions."""
+    return _is(terms, RemoteInterestTerms)
+
+
+def _is(terms: bytes, kind: type[OutgoingTerms | RemoteInterestTerms]) -> bool:
+    try:
+        msgspec.msgpack.decode(terms, type=kind)
+    except msgspec.DecodeError:
+        return False
+    return True

@@ -1,0 +1,212 @@
+"""What the durable subscriptions of other brokers want, and what waits here for them.
+
+Rule 1: a message that enters here and matches the standing interest of another broker is stored here, in an outgoing
+    queue for that broker, before its publisher gets a receipt. From there it is put to that broker, which matches it
+    again and stores it for its durable subscriptions and retained topics (`outgoing_queues`, `receptions`).
+Rule 2: so messages for durable subscriptions do not travel with the others, whatever the strategy: they wait as long as
+    their broker is away, survive crashes at both ends, and are stored once.
+Rule 3: the interest of a broker is stored with its outgoing queue, and counts until that broker says another one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from postroad.broker.budgets import NANOSECONDS
+from postroad.broker.channel_items import ChannelError, Informed
+from postroad.broker.outgoing_queue import RemoteInterestTerms, is_remote_interest
+from postroad.broker.standing_interest import MATCH_ALL, MAX_STANDING_ROWS
+from postroad.broker.stored import Discard
+from postroad.errors import PostroadError
+from postroad.matching import NO_BUDGET
+from postroad.matching.encoding import decode_exact, encode_exact
+
+if TYPE_CHECKING:
+    from postroad.broker.channel_items import StandingPart
+    from postroad.broker.core import Broker
+    from postroad.broker.outgoing_queue import OutgoingQueue
+    from postroad.broker.peers import Peers
+    from postroad.broker.stored import StoredQueues
+    from postroad.matching.cover import Row
+
+__all__ = ["RemoteDurables"]
+
+# The reason in the record for what waited for a broker that the plan does not have any more.
+NOT_LISTED = "its broker left the network"
+
+
+class _RemoteInterest:
+    """What one broker wants.
+
+    Attributes:
+        queue: what waits for it.
+        slots: where its rows are in the index.
+        encoded: the bytes of each row, for the store.
+        changed: the store does not have the interest as it is.
+        heard: the rows of a whole interest that is being said; None if none is.
+        work: what its rows have added to the work of the index, about.
+    """
+
+    def __init__(self, queue: OutgoingQueue) -> None:
+        self.queue = queue
+        self.slots: dict[Row, int] = {}
+        self.encoded: dict[Row, bytes] = {}
+        self.changed = False
+        self.heard: dict[Row, None] | None = None
+        self.work = 0
+
+
+class RemoteDurables:
+    """What one broker knows of the durable subscriptions of others.
+
+    Args:
+        core: the broker.
+        stored: its store.
+        peers: the channels to other brokers.
+
+    Attributes:
+        slots: where all their rows are in the index.
+        heard: the brokers whose whole interest was said to this process.
+    """
+
+    def __init__(self, core: Broker, stored: StoredQueues, peers: Peers) -> None:
+        self._core = core
+        self._stored = stored
+        self._log = stored.log
+        self._peers = peers
+        self._of: dict[int, _RemoteInterest] = {}
+        self.slots: set[int] = set()
+        self.heard: set[int] = set()
+        # States to confirm when the store has reached a position.
+        self._pending: deque[tuple[int, int, int]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self.slots)
+
+    def restore(self) -> None:
+        """Restore what an earlier process knew, and what it left for others."""
+        for cursor in list(self._log.cursors.values()):
+            if not is_remote_interest(cursor.terms):
+                continue
+            terms = msgspec.msgpack.decode(cursor.terms, type=RemoteInterestTerms)
+            if not self._core.homes.is_listed(terms.broker):
+                left = self._log.unread(cursor)
+                self._stored.discard(Discard(cursor, 0, left, NOT_LISTED, ends=True, home=terms.broker))
+                continue
+            remote = _RemoteInterest(self._peers.outgoing.restore_for_durables(terms, cursor))
+            self._of[terms.broker] = remote
+            for row in (row for each in terms.interest for row in decode_exact(each)):
+                self._enter(remote, row)
+            remote.changed = False
+
+    # --- what others want --------------------------------------------------------------------------------------------
+
+    def learn(self, source: int, item: StandingPart) -> None:
+        """Learn a part of what a broker wants.
+
+        Raises:
+            ChannelError: the bytes are not an interest.
+        """
+        try:
+            added, removed = (decode_exact(each) if each else () for each in (item.added, item.removed))
+        except PostroadError as error:
+            raise ChannelError(f"what broker {source} wants cannot be read: {error}") from error
+        remote = self._of.get(source)
+        if remote is None:
+            if not added:
+                if item.is_last:
+                    self.heard.add(source)
+                    self._peers.send(source, Informed(item.number))
+                return
+            queue = self._peers.outgoing.make_for_durables(RemoteInterestTerms(broker=source, interest=[]))
+            remote = self._of[source] = _RemoteInterest(queue)
+        if item.is_whole and item.is_first:
+            remote.heard = {}
+        if remote.heard is not None:
+            remote.heard.update(dict.fromkeys(added))
+        for row in added:
+            self._enter(remote, row)
+        for row in removed:
+            self._strike(remote, row)
+        if item.is_last:
+            self._complete(source, remote, item.number)
+
+    def _complete(self, source: int, remote: _RemoteInterest, number: int) -> None:
+        """All of a state is known: store it, and say so."""
+        self.heard.add(source)
+        if remote.heard is not None:
+            for row in [each for each in remote.slots if each not in remote.heard and each != MATCH_ALL]:
+                self._strike(remote, row)
+            if MATCH_ALL not in remote.heard and len(remote.heard) <= MAX_STANDING_ROWS:
+                self._end_match_all(remote)
+            remote.heard = None
+        if remote.changed:
+            remote.changed = False
+            terms = RemoteInterestTerms(broker=source, interest=list(remote.encoded.values()))
+            self._log.change_cursor(remote.queue.cursor, msgspec.msgpack.encode(terms))
+        self._pending.append((self._log.position, source, number))
+        self.proceed()
+
+    def _enter(self, remote: _RemoteInterest, row: Row) -> None:
+        if row not in remote.slots and len(remote.slots) >= MAX_STANDING_ROWS:
+            row = MATCH_ALL
+        if row in remote.slots:
+            return
+        most = NO_BUDGET if row == MATCH_ALL else self._core.limits.matching_ms * NANOSECONDS - remote.work
+        index, before = self._core.index, self._core.index.work
+        key = (remote.queue.cursor.number, row)
+        try:
+            slot = index.add_disjunction(key, (row[1],), row[0], max(0, most))
+        except PostroadError as error:
+            if row == MATCH_ALL:
+                raise ChannelError(f"the index has no room for what broker {remote.queue.home} wants") from error
+            # What it wants would cost every message too much: it gets all, and finds out itself.
+            self._enter(remote, MATCH_ALL)
+            return
+        remote.work += index.work - before
+        remote.slots[row] = slot
+        remote.encoded[row] = encode_exact([row])
+        remote.changed = True
+        self.slots.add(slot)
+        self._core.residents.place_at(slot, remote.queue.holder)
+
+    def _strike(self, remote: _RemoteInterest, row: Row) -> None:
+        slot = remote.slots.pop(row, None)
+        if slot is None:
+            return
+        del remote.encoded[row]
+        remote.changed = True
+        before = self._core.index.work
+        self._core.index.remove((remote.queue.cursor.number, row))
+        remote.work = max(0, remote.work + self._core.index.work - before)
+        self.slots.discard(slot)
+        self._core.residents.clear_at(slot)
+
+    def _end_match_all(self, remote: _RemoteInterest) -> None:
+        """Strike match-all, if all rows that it may stand for are in the index."""
+        assert remote.heard is not None
+        if all(row in remote.slots for row in remote.heard):
+            self._strike(remote, MATCH_ALL)
+
+    # --- later -------------------------------------------------------------------------------------------------------
+
+    def lost(self, source: int) -> None:
+        """Handle the loss of a channel: a whole interest that was being said will be said again."""
+        remote = self._of.get(source)
+        if remote is not None:
+            remote.heard = None
+
+    def proceed(self) -> None:
+        """Confirm what is safe by now, and end queues that nobody needs: the store has written something."""
+        safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
+        while self._pending and self._pending[0][0] <= safe:
+            _, source, number = self._pending.popleft()
+            self._peers.send(source, Informed(number))
+        for source, remote in list(self._of.items()):
+            queue = remote.queue
+            if not remote.slots and not queue.messages and not queue.cursor.rows and remote.heard is None:
+                self._peers.outgoing.end_for_durables(queue)
+                del self._of[source]

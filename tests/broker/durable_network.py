@@ -1,0 +1,255 @@
+"""Brokers of one network with durable subscribers, on simulated disks; and an oracle.
+
+The wires lose, repeat and reorder packets, brokers crash in the midst of writes, subscribers come and go. What was
+confirmed to a publisher at any broker reaches every durable subscriber that wants it: once after a confirmed
+acknowledgement, marked if it may have come before, and in the order of its broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from postroad.broker import AckMode, Outbox
+from postroad.messages import Batch, Draft
+from tests.broker.queue_network import QueueNetwork
+
+if TYPE_CHECKING:
+    from postroad.broker import Session, Subscription
+
+TOPIC = "a"
+KINDS = 3
+
+
+class DurableReader:
+    """A durable subscriber: what it wants, what it got, and what it has acknowledged."""
+
+    def __init__(self, name: str, broker: int, kind: int | None) -> None:
+        self.name = name
+        self.broker = broker
+        self.kind = kind
+        self.session: Session | None = None
+        self.held: dict[int, tuple[int, int]] = {}
+        self.first: list[int] = []
+        self.acknowledged: set[int] = set()
+        self.settled: set[int] = set()
+
+    @property
+    def selector(self) -> str:
+        return "" if self.kind is None else f"kind = {self.kind}"
+
+    def wants(self, body: int) -> bool:
+        return self.kind is None or body % KINDS == self.kind
+
+
+class DurableNetwork(QueueNetwork):
+    """Some brokers, and durable subscribers at some of them."""
+
+    def __init__(self, seed: int = 0, count: int = 3, **others: Any) -> None:
+        self.listed = frozenset(range(1, count + 1))
+        self.readers: dict[str, DurableReader] = {}
+        self.of_number: dict[tuple[int, int], DurableReader] = {}
+        self.entered: dict[int, int] = {}
+        super().__init__(seed, count, **others)
+
+    def send(self, number: int, count: int = 1, size: int = 0) -> Outbox:
+        broker = self.brokers[number]
+        bodies = [next(self.bodies) for _ in range(count)]
+        drafts = [Draft(TOPIC, {"kind": body % KINDS}, (), b"%d" % body + b" " * size) for body in bodies]
+        batch = Batch.build(drafts)
+        outbox = broker.core.receive(batch, broker.writer, self.now)
+        self.ids |= {body: (head, tail) for body, (head, tail) in zip(bodies, batch.ids.tolist(), strict=True)}
+        self.entered |= dict.fromkeys(bodies, number)
+        self.carry_out(number, outbox)
+        if not outbox.unstorable:
+            broker.sent.append((broker.log.position, bodies))
+        return outbox
+
+    def join_reader(self, name: str, number: int = 0, kind: int | None = None) -> DurableReader:
+        """A subscriber comes, for the first time or again."""
+        reader = self.readers.get(name)
+        if reader is None:
+            reader = self.readers[name] = DurableReader(name, number, kind)
+        core = self.brokers[reader.broker].core
+        reader.session = core.attached("reader")
+        reader.held = {}
+        outbox = Outbox()
+        assert core.durables is not None
+        subscription = core.durables.subscribe(
+            reader.session, "s", ("c", name), TOPIC, reader.selector, AckMode.INDIVIDUAL, self.now, outbox
+        )
+        self.of_number[reader.broker, subscription.number] = reader
+        self.carry_out(reader.broker, outbox)
+        self.carry_out(reader.broker, core.drained(reader.session, self.now))
+        return reader
+
+    def part(self, reader: DurableReader) -> None:
+        """A subscriber goes, and keeps its subscription."""
+        assert reader.session is not None
+        session, reader.session, reader.held = reader.session, None, {}
+        self.carry_out(reader.broker, self.brokers[reader.broker].core.detached(session, self.now))
+
+    def acknowledge(self, reader: DurableReader, body: int, positive: bool = True) -> None:
+        assert reader.session is not None
+        head, tail = reader.held.pop(body)
+        broker = self.brokers[reader.broker]
+        self.carry_out(reader.broker, broker.core.acknowledge(reader.session, "s", head, tail, positive, self.now))
+        if positive:
+            reader.acknowledged.add(body)
+            broker.acknowledging.append((broker.log.position, reader, body))
+
+    def crash(self, number: int, power: bool = True) -> None:
+        super().crash(number, power)
+        for reader in self.readers.values():
+            if reader.broker == number:
+                reader.session, reader.held = None, {}
+
+    def read(self, number: int) -> None:
+        super().read(number)
+        broker = self.brokers[number]
+        safe = 2**62 if broker.log.position <= broker.log.safe else broker.log.safe
+        while broker.acknowledging and broker.acknowledging[0][0] <= safe:
+            _, reader, body = broker.acknowledging.pop(0)
+            reader.settled.add(body)
+        for _ in range(100):
+            if not broker.core.unfinished:
+                return
+            self.carry_out(number, broker.core.proceed(self.now))
+        raise AssertionError("the broker never comes to an end")
+
+    def _note(self, subscription: Subscription, message: Any) -> None:
+        number = next(each for each, one in self.brokers.items() if self._has(one.core, subscription))
+        reader = self.of_number[number, subscription.number]
+        body, again = int(message.body), message.headers.get("redelivered") is not None
+        if body in reader.settled:
+            self.faults.append(f"{body} came to {reader.name} again, though its acknowledgement was confirmed")
+        if body in reader.first and not again:
+            self.faults.append(f"{body} came to {reader.name} again, and is not marked")
+        if not reader.wants(body):
+            self.faults.append(f"{body} came to {reader.name}, who does not want it")
+        if body not in reader.first:
+            reader.first.append(body)
+            self.handed.add(body)
+        reader.held[body] = (message.id.head, message.id.tail)
+
+    @staticmethod
+    def _has(core: Any, subscription: Subscription) -> bool:
+        return core.session(subscription.session.number) is subscription.session
+
+    def missing(self) -> dict[str, list[int]]:
+        """What was confirmed, is wanted and did not come, by the name of the subscriber."""
+        found = {
+            name: sorted(body for body in self.confirmed - set(reader.first) if reader.wants(body))
+            for name, reader in self.readers.items()
+        }
+        return {name: bodies for name, bodies in found.items() if bodies}
+
+    def disorder(self) -> list[str]:
+        """Subscribers that got messages of one broker out of order."""
+        return [
+            f"{name} from broker {number}"
+            for name, reader in self.readers.items()
+            for number in self.disks
+            if (got := [body for body in reader.first if self.entered[body] == number]) != sorted(got)
+        ]
+
+    def uninformed(self) -> dict[int, list[int]]:
+        found = {
+            number: each.peers.standing.uninformed
+            for number, each in self.brokers.items()
+            if each.peers.standing is not None
+        }
+        return {number: others for number, others in found.items() if others}
+
+    def left(self) -> dict[int, dict[int, int]]:
+        """The rows that cursors have at the end, by broker."""
+        found = {
+            number: {each.number: each.rows for each in broker.log.cursors.values() if each.rows}
+            for number, broker in self.brokers.items()
+        }
+        return {number: rows for number, rows in found.items() if rows}
+
+
+class DurableMob(DurableNetwork):
+    """Uses the network at random."""
+
+    def act(self) -> None:
+        names = ["send"] * 4 + ["commit"] * 8 + ["pass"] * 12 + ["tick"] * 3 + ["acknowledge"] * 4
+        names += ["refuse", "come", "come", "go", "die", "rise", "rise", "cut", "mend", "mend"]
+        getattr(self, f"_{self.random.choice(names)}")()
+
+    def _any(self) -> int:
+        return self.random.choice(list(self.brokers)) if self.brokers else 0
+
+    def _send(self) -> None:
+        if number := self._any():
+            self.send(number, self.random.randint(1, 3))
+
+    def _commit(self) -> None:
+        if number := self._any():
+            self.commit(number, fails=self.random.random() < 0.03)
+
+    def _pass(self) -> None:
+        self.pass_packet()
+
+    def _tick(self) -> None:
+        self.tick(self.random.choice([10, 100, 1_000, 20_000]))
+
+    def _reader(self) -> DurableReader | None:
+        present = [each for each in self.readers.values() if each.session is not None]
+        return self.random.choice(present) if present else None
+
+    def _acknowledge(self, positive: bool = True) -> None:
+        reader = self._reader()
+        if reader is not None and reader.held:
+            self.acknowledge(reader, self.random.choice(list(reader.held)), positive)
+
+    def _refuse(self) -> None:
+        self._acknowledge(positive=False)
+
+    def _come(self) -> None:
+        away = [one for one in self.readers.values() if one.session is None and one.broker in self.brokers]
+        if away:
+            self.join_reader(self.random.choice(away).name)
+
+    def _go(self) -> None:
+        reader = self._reader()
+        if reader is not None:
+            self.part(reader)
+
+    def _die(self) -> None:
+        number = self._any()
+        if number and self.random.random() < 0.4:
+            self.crash(number, power=self.random.random() < 0.5)
+
+    def _rise(self) -> None:
+        for number in self.disks:
+            if number not in self.brokers:
+                self.start(number)
+                return
+
+    def _cut(self) -> None:
+        if self.random.random() < 0.3:
+            one, other = self.random.sample(sorted(self.disks), 2)
+            self.cut.add(frozenset((one, other)))
+
+    def _mend(self) -> None:
+        self.cut.clear()
+
+    def end(self) -> None:
+        """Mend everything, and take all there is."""
+        self.loss = 0.0
+        self._mend()
+        for number in self.disks:
+            if number not in self.brokers:
+                self.start(number)
+        self.settle(30)
+        for _ in range(200):
+            for reader in self.readers.values():
+                if reader.session is None:
+                    self.join_reader(reader.name)
+                for body in list(reader.held):
+                    self.acknowledge(reader, body)
+            self.settle(1)
+            if not self.left():
+                break
+        self.settle(5)
