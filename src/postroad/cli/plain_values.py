@@ -15,6 +15,8 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from postroad.cli.help_format import load_help_format
+
 __all__ = ["PlainCommand", "PlainGroup", "PlainValue"]
 
 # Numbers that everybody writes alike; for all others typer decides.
@@ -33,6 +35,11 @@ class PlainCommand(TyperCommand):
         """Its parameters, and the option for help."""
         return _converted_plainly(super().get_params(ctx))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write its help."""
+        load_help_format()
+        super().format_help(ctx, formatter)
+
 
 class PlainGroup(TyperGroup):
     """A group of commands whose plain values are converted here."""
@@ -40,6 +47,11 @@ class PlainGroup(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         """Its parameters, and the option for help."""
         return _converted_plainly(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write its help."""
+        load_help_format()
+        super().format_help(ctx, formatter)
 
 
 def _converted_plainly(parameters: Any) -> Any:

@@ -35,7 +35,8 @@ def id_rows(file: TrailFile, group: Group, names: list[str], identity: MessageId
     places = np.flatnonzero(here)
     if len(places):
         rest = file.read([name for name in names if name not in key], [group.index])
-        yield from rest.take(places).to_pylist()
+        # As a list: for an array pyarrow would load `numpy.ma`, which takes longer than the rest of a trace.
+        yield from rest.take(places.tolist()).to_pylist()
 
 
 def group_times(groups: Iterable[Group]) -> tuple[int, int]:

@@ -399,7 +399,9 @@ class Trail:
                     gaps.append(gap)
                 continue
             if only is not None:
-                rows = rows.filter(np.isin(rows.column(only[0]).to_numpy(), list(only[1])))
+                found = np.flatnonzero(np.isin(rows.column(only[0]).to_numpy(), list(only[1])))
+                # As a list: for an array pyarrow would load `numpy.ma`.
+                rows = rows.take(found.tolist())
             yield from rows.to_pylist()
 
     # --- names and aliases -----------------------------------------------------------------------------------------
