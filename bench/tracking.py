@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.recorder_costs import recorder_costs, show_costs
+from bench.recorder_ratios import recorder_ratios
 from bench.tracked_broker import FLOORS, recorders_compared
 from bench.tracking_filters import PROBES, build_costs, error_rate_measured, partial_fill, sizes_against_the_limit
 from bench.trail_size import exact_size
@@ -60,6 +61,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench tracking", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer probes and rows, less time, less traffic")
     parser.add_argument("--save", type=Path, help="write all figures to this file, for tracking_tables")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier commit: only recorders, in turns with it")
+    parser.add_argument("--rounds", type=int, default=3, help="turns with --before (default %(default)s)")
     return parser.parse_args()
 
 
@@ -68,6 +71,9 @@ def main() -> None:
     # Told to end, it ends as after Ctrl-C: every broker is stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     result: Figures = {"bench": "tracking", "quick": chosen.quick}
+    if chosen.before is not None:
+        print(json.dumps(result | {"rounds": chosen.rounds} | recorder_ratios(chosen.before, chosen.rounds)))
+        return
     todo = steps(chosen.quick)
     begun = time.monotonic()
     for place, (name, step) in enumerate(todo.items()):

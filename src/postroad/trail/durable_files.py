@@ -116,11 +116,13 @@ def _written(path: Path, fill: Callable[[Path, int], None]) -> Path:
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}{TEMPORARY}")
     try:
         make_directory(path.parent)
-        # A file of the same name is of a process long gone.
-        with suppress(FileNotFoundError):
-            temporary.unlink()
         # It is private before anything is written to it.
-        descriptor = create(temporary, os.O_EXCL)
+        try:
+            descriptor = create(temporary, os.O_EXCL)
+        except FileExistsError:
+            # Of a process long gone, which had the same number.
+            temporary.unlink()
+            descriptor = create(temporary, os.O_EXCL)
         try:
             fill(temporary, descriptor)
             _force(descriptor)
@@ -141,12 +143,22 @@ def _force(descriptor: int) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """A directory survives a crash only once its parent is forced to disk."""
-    if directory.is_dir():
-        return
-    make_directory(directory.parent)
-    make_folder(directory)
-    sync_directory(directory.parent)
+    """Make a directory and those above it that are missing, durably: each survives a crash only once its parent is
+    forced to disk."""
+    missing = []
+    while not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    made = []
+    try:
+        for each in reversed(missing):
+            make_folder(each)
+            made.append(each)
+    finally:
+        # Afterwards, since a file system with a journal then writes it once for all of them; and also when the disk has
+        # taken only some: who tries again finds those there.
+        for each in made:
+            sync_directory(each.parent)
 
 
 def _remove(path: Path) -> None:

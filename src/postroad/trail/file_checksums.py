@@ -72,16 +72,19 @@ def layout_of(metadata: Any, end: int) -> Layout:
         metadata: what the footer says.
         end: where the footer begins.
     """
-    summed = []
+    starts, summed = [], []
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
+        # Arrow writes the columns of a row group in order, without anything between them.
+        starts.append(_column_start(group.column(0)))
         if group.total_byte_size < LARGE_PART:
             continue
         for column in map(group.column, range(group.num_columns)):
-            if column.total_compressed_size >= LARGE_PART:
-                start = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
-                summed.append((start, start + column.total_compressed_size))
-    return Layout(row_group_spans(metadata, end), summed)
+            size = column.total_compressed_size
+            if size >= LARGE_PART:
+                start = _column_start(column)
+                summed.append((start, start + size))
+    return Layout(list(pairwise([*starts, end])), summed)
 
 
 def file_sums(data: memoryview, layout: Layout, path: object) -> FileSums:
@@ -204,7 +207,9 @@ def row_group_spans(metadata: Any, end: int) -> list[tuple[int, int]]:
 
 
 def _start(group: Any) -> int:
-    columns = [group.column(place) for place in range(group.num_columns)]
-    offsets = [column.data_page_offset for column in columns]
-    offsets += [column.dictionary_page_offset for column in columns if column.has_dictionary_page]
-    return int(min(offsets))
+    return min(_column_start(group.column(place)) for place in range(group.num_columns))
+
+
+def _column_start(column: Any) -> int:
+    start = column.data_page_offset
+    return int(min(start, column.dictionary_page_offset) if column.has_dictionary_page else start)

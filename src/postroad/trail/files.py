@@ -46,6 +46,10 @@ FILTER_COMPRESSION_LEVEL = 1
 # Filters of which less than this share could be saved are not compressed at all. A full Bloom filter of the paper would
 # save 5.5 %, for more time than all else takes that makes a file of it.
 WORTH_COMPRESSING = 0.1
+# Columns of numbers are not compressed in row groups of so few rows, such as all of filters have: zstd needs longer to
+# get ready than to compress them. Measured on files of 1 to 166 filters: 280 bytes less to 710 more, in a fifth to a
+# third less time.
+FEW_ROWS = 16
 # Pages of version 2 leave the bits that tell null from not null uncompressed: 1 % more for columns of lists.
 PAGE_VERSION = "1.0"
 
@@ -183,6 +187,8 @@ def _render(sink: Any, table: str, broker: int, rows: Any) -> Any:
     layout = table_named(table)
     plain = set(layout.delta)
     bare = {"data"} if table == "filters" and _is_dense(rows) else set()
+    if min(rows.num_rows, layout.group_rows) <= FEW_ROWS:
+        bare |= {field.name for field in layout.schema if pa.types.is_primitive(field.type)}
     footers: list[Any] = []
     with pq.ParquetWriter(
         sink,
