@@ -68,3 +68,11 @@ def main() -> None:
         if details := getattr(error, "details", ""):
             typer.echo(details, err=True)
         sys.exit(EXIT_REFUSED)
+    except ModuleNotFoundError as error:
+        from postroad.cli.extras import what_to_install
+
+        advice = what_to_install(error)
+        if advice is None:
+            raise
+        typer.echo(f"postroad: {advice}", err=True)
+        sys.exit(EXIT_REFUSED)

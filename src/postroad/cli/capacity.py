@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroad.cli.extras import need
 from postroad.cli.output import AsJson, echo_json
 from postroad.cli.pipelines import moment
 from postroad.errors import PostroadError
@@ -37,6 +38,7 @@ def fit(
     """Fit what batches cost to the samples in a trail, and say what the data do not tell."""
     from postroad.capacity import compare, fit_every_form, fit_report, group_of
 
+    _check_libraries(report)
     _check_files(out, report)
     samples, at, damaged = _samples(trail, since, until)
     for text in damaged:
@@ -73,6 +75,7 @@ def calibrate(
     from postroad.capacity import compare, fit_every_form, fit_report
     from postroad.lab.calibration import Programme, cell_samples, measure
 
+    _check_libraries(report)
     _check_files(out, report)
     with tempfile.TemporaryDirectory(prefix="postroad-calibration-") as folder:
         measured = asyncio.run(
@@ -137,6 +140,7 @@ def plan(
     """Say how many brokers a load needs, where they should stand, and what waiting and disk that means."""
     from postroad.capacity import Demand, Storage, options, plan_report, recommend
 
+    _check_libraries(report)
     _check_files(report)
     known: dict[str, float] = {}
     chosen_costs, source = None, ""
@@ -191,6 +195,7 @@ def figures(
     """Draw the figures of the paper that the model comes from, with the errors in its formulas corrected."""
     from postroad.capacity import figures_report, paper_figures
 
+    _check_libraries(None if as_json else out)
     found = paper_figures()
     if as_json:
         for figure in found:
@@ -202,6 +207,15 @@ def figures(
         return
     _write(out, figures_report(found))
     typer.echo(f"{len(found)} figures in {out}")
+
+
+def _check_libraries(report: Path | None) -> None:
+    """Refuse to begin without the libraries of the extra: measuring takes minutes, and the fit comes after it.
+
+    Raises:
+        PostroadError: the text says which extra to install.
+    """
+    need("scipy", *(["matplotlib"] if report is not None else []))
 
 
 def _check_files(*paths: Path | None) -> None:
