@@ -42,8 +42,9 @@ class Request(NamedTuple):
         return self.method == "GET" and "list-type" in self.query
 
 
-# What becomes of a request: "" goes through, "500" is refused by the server, "hang" gets no answer while the fault
-# lasts, "half" loses its connection in the middle of its body, "lag" gets the list that the same request got before.
+# What becomes of a request: "" goes through, "403" and "500" are refused by the server, "hang" gets no answer while the
+# fault lasts, "half" loses its connection in the middle of its body, "lag" gets the list that the same request got
+# before.
 Fault = "Callable[[Request], str]"
 
 
@@ -106,8 +107,8 @@ class Store:
                 pass
             handler.close_connection = True
             return
-        if fault == "500":
-            handler.send_response(500)
+        if fault in ("403", "500"):
+            handler.send_response(int(fault))
             handler.send_header("Content-Length", "0")
             handler.end_headers()
             return

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from postroad.trail import TrailError
 from postroad.trail.locations import StoredPath, location, put_file, relative, remove_file, size_of
+
+if TYPE_CHECKING:
+    from tests.trail.stores import Store
 
 
 @pytest.mark.parametrize(
@@ -62,3 +66,25 @@ def test_directory_is_written_read_and_emptied_like_a_store(tmp_path: Path) -> N
     remove_file(place)
     with pytest.raises(FileNotFoundError):
         size_of(place)
+
+
+def test_store_that_refuses_a_file_is_an_error(store: Store) -> None:
+    place = store.place("refused")
+    assert isinstance(place, StoredPath)
+    put_file(place / "note", memoryview(b"before"))
+    put_file(place / "large", memoryview(bytes(100_000)))
+    store.fault = lambda request: "403" if request.method == "PUT" else ""
+    # One of the same size is there already.
+    for name, data in (("note", b"behind"), ("other", b"behind"), ("large", bytes(100_001))):
+        with pytest.raises(OSError, match="the store did not take it"):
+            put_file(place / name, memoryview(data))
+    store.fault = lambda _: ""
+    assert (place / "note").read_bytes() == b"before"
+
+
+def test_bucket_that_is_not_there_is_named(store: Store) -> None:
+    there = store.place("x")
+    assert isinstance(there, StoredPath)
+    place = location(there.uri.replace("//trails/", "//nowhere/"))
+    with pytest.raises(OSError, match=r"s3://nowhere/x/file: there is no bucket nowhere"):
+        put_file(place / "file", memoryview(b"data"))

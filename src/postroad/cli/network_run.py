@@ -62,6 +62,9 @@ def up(
         str | None,
         typer.Option(metavar="NAME", help="The attribute or header with a message's name in another system."),
     ] = None,
+    ship: Annotated[
+        str | None, typer.Option(metavar="URI", help="Copy the record to this place too, such as s3://bucket/trail.")
+    ] = None,
     group: Annotated[
         str | None, typer.Option(help="The group of the system that may read data, logs and trail; by default none.")
     ] = None,
@@ -88,7 +91,7 @@ def up(
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = read_plan(plan)
     # Before anything starts in the background, so that a mistake is reported here and not in a log.
-    tracking = _tracking(recorder, persist, journal, alias)
+    tracking = _tracking(recorder, persist, journal, alias, ship)
     if admin_tls:
         _check_admin_tls(read, admin_token_file)
     if detach:
@@ -104,6 +107,7 @@ def up(
             journal=journal,
             no_restart=not restart,
             alias=alias,
+            ship=ship,
             group=group,
             users_file=users_file,
             admin_token_file=admin_token_file,
@@ -150,17 +154,24 @@ def _options(**given: object) -> list[str]:
     return found
 
 
-def _tracking(recorder: str, persist: float, journal: bool, alias: str | None) -> TrackingConfig:
+def _tracking(recorder: str, persist: float, journal: bool, alias: str | None, ship: str | None) -> TrackingConfig:
     import msgspec
 
     from postroad.config import TrackingConfig
     from postroad.config.mistakes import explained
 
-    fields = {"recorder": recorder, "persist_seconds": persist, "journal": journal, "alias_attribute": alias}
+    fields = {
+        "recorder": recorder,
+        "persist_seconds": persist,
+        "journal": journal,
+        "alias_attribute": alias,
+        "ship": ship,
+    }
     try:
         return msgspec.convert(fields, TrackingConfig)
     except msgspec.ValidationError as error:
-        named = f"--alias {alias!r}" if "alias_attribute" in str(error) else f"--recorder {recorder!r}"
+        wrong = {"alias_attribute": f"--alias {alias!r}", "ship": f"--ship {ship!r}"}
+        named = next((said for field, said in wrong.items() if field in str(error)), f"--recorder {recorder!r}")
         raise PostroadError(f"{named}: {explained(error, TrackingConfig)}") from None
 
 

@@ -43,6 +43,8 @@ __all__ = [
 CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 3
 # Written at a time; between two, a limit of the bandwidth may pause.
 PORTION_BYTES = 1 << 20
+# What is written over an earlier file of its name (notes, and lists of what counts) is smaller than this.
+COMPARED_BYTES = 1 << 16
 # Spans of a file so close to each other are fetched by one request: a second one takes longer than these bytes.
 NEAR_BYTES = 1 << 18
 _OPTIONS = {"s3": ("region", "endpoint_override", "scheme"), "hdfs": ("user", "replication")}
@@ -179,6 +181,24 @@ class StoredPath:
                 chunk_size=PORTION_BYTES,
                 use_threads=False,
             )
+        self._check(data)
+
+    def _check(self, data: memoryview) -> None:
+        """Make sure that a file was taken: a store that refuses one, pyarrow names on stderr, and raises no error.
+
+        Raises:
+            OSError: it was not.
+        """
+        info = self._info()
+        taken = info.type.name == "File" and info.size == len(data)
+        if taken and len(data) <= COMPARED_BYTES:
+            # One of the same size may have been there before.
+            taken = self.read_bytes() == data
+        if not taken:
+            bucket = self.path.partition("/")[0]
+            is_there = self.store.scheme != "s3" or self._files.get_file_info(bucket).type.name != "NotFound"
+            reason = "the store did not take it" if is_there else f"there is no bucket {bucket}"
+            raise OSError(f"{self}: {reason}")
 
     def unlink(self) -> None:
         self._files.delete_file(self.path)

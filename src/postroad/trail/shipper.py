@@ -153,7 +153,10 @@ class Shipper:
             there = ShippedTo(uri, owner or secrets.token_hex(16))
             data = msgspec.json.encode(there) + b"\n"
             self._asked(lambda: put_file(self._to / note_name(self._broker), memoryview(data)))
-            if self._asked(lambda: shipped_to(self._to, self._broker)) != there:
+            found = self._asked(lambda: shipped_to(self._to, self._broker))
+            if found is None:
+                raise TrailError(f"{self._to}: the store does not keep what is put there, though it refused nothing")
+            if found != there:
                 raise TrailError(f"{self._to}: another broker {self._broker} has begun to ship to the same place")
         elif owner != there.owner:
             refuse_changed(self._to, there, owner)
