@@ -31,6 +31,9 @@ def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> N
     from rich.table import Table
 
     table = Table(show_header=False)
+    table.add_column()
+    # A place that is cut off cannot be copied.
+    table.add_column(overflow="fold")
     for name, value in fields.items():
         table.add_row(name.replace("_", " "), _shown(value))
     console = Console(stderr=err, emoji=False)

@@ -44,7 +44,7 @@ CONNECT_SECONDS, REQUEST_SECONDS, ATTEMPTS = 10.0, 60.0, 3
 # Written at a time; between two, a limit of the bandwidth may pause.
 PORTION_BYTES = 1 << 20
 # What is written over an earlier file of its name (notes, and lists of what counts) is smaller than this.
-COMPARED_BYTES = 1 << 16
+COMPARED_BYTES = 64 << 10
 # Spans of a file so close to each other are fetched by one request: a second one takes longer than these bytes.
 NEAR_BYTES = 1 << 18
 _OPTIONS = {"s3": ("region", "endpoint_override", "scheme"), "hdfs": ("user", "replication")}
