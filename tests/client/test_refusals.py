@@ -82,7 +82,7 @@ def test_nobody_listening_is_a_lost_connection_with_the_address() -> None:
         ("ERROR\nmessage:go away\n\n\0", "^go away$"),
         ("ERROR\n\nwhy not\0", "without a text"),
         ("CONNECTED\nno colon\n\n\0", "no colon"),
-        ("", "closed the connection instead of answering"),
+        ("", "closed the connection instead of answering CONNECT; if it speaks TLS, write stomps://"),
     ],
 )
 def test_answers_to_connect_that_are_no_welcome(said: str, told: str) -> None:

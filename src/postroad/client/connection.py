@@ -164,7 +164,10 @@ class ClientConnection:
         while not frames:
             data = await self._reader.read(READ_BYTES)
             if not data:
-                raise ConnectionLost(f"{address}: the server closed the connection instead of answering CONNECT")
+                perhaps = "" if address.tls else "; if it speaks TLS, write stomps://"
+                raise ConnectionLost(
+                    f"{address}: the server closed the connection instead of answering CONNECT{perhaps}"
+                )
             frames = self._frames.receive(data)
         first = frames[0]
         if first.command == "ERROR":
