@@ -1,7 +1,7 @@
 """The looks of help, without the libraries that it has no use for.
 
-typer loads what can show help as Markdown and tracebacks in colour, a parser and a highlighter: a third of the time of
-`postroad --help`. Help here is neither (`rich_markup_mode`, `pretty_exceptions_enable`).
+typer loads what can show help as Markdown and tracebacks in colour, a parser and a highlighter: a quarter of the time
+of `postroad --help`. Help here is neither (`rich_markup_mode`, `pretty_exceptions_enable`).
 """
 
 from __future__ import annotations

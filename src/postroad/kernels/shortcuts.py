@@ -2,7 +2,7 @@
 
 Half of the time that numba takes is spent on questions that it has answered before, and on passes that look for what no
 kernel has. What is here leaves that out. It changes numba only while a kernel is compiled, under numba's own lock; and
-it must not change what comes out: object files are the same, byte for byte, with and without it.
+it must not change what comes out: the instructions are the same, byte for byte, with and without it.
 """
 
 # mypy: disable-error-code="no-untyped-call,no-untyped-def"
