@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,10 +46,16 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     for key, value in settings.items():
         conf.set(key, value)
     reading, writing = os.pipe()
-    passing = Thread(target=_pass_on, args=(reading,), name="postroad-jvm-messages", daemon=True)
+    muted = Event()
+    passing = Thread(target=_pass_on, args=(reading, muted), name="postroad-jvm-messages", daemon=True)
     passing.start()
     try:
         gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
+    except KeyboardInterrupt:
+        # It stumbles over what is cleared away here, and says so at length.
+        muted.set()
+        os.close(writing)
+        raise
     except BaseException:
         os.close(writing)
         passing.join(LAST_WORDS_SECONDS)
@@ -63,11 +69,11 @@ def is_noise(line: bytes) -> bool:
     return line.startswith(_BEGINNINGS) or any(part in line for part in _WARNINGS)
 
 
-def _pass_on(reading: int) -> None:
+def _pass_on(reading: int, muted: Event) -> None:
     # Until the JVM and all that it started have ended.
     with os.fdopen(reading, "rb") as said:
         for line in said:
-            if not is_noise(line):
+            if not is_noise(line) and not muted.is_set():
                 with suppress(OSError, ValueError):
                     sys.stderr.write(line.decode("utf-8", "replace"))
                     sys.stderr.flush()
