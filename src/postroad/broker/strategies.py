@@ -53,7 +53,7 @@ def make_strategy(
             # under way. A set stays open until all its brokers have it.
             broadcast_threshold=1.0,
         )
-    return _MAKERS[kind](_Wish(number, now, station or Station(), settings, seals, secret))
+    return _KINDS[kind].make(_Wish(number, now, station or Station(), settings, seals, secret))
 
 
 def make_unicast(
@@ -68,7 +68,7 @@ def make_unicast(
         settings: what the network agreed on.
         seals: signs and checks the records of brokers; None if they are not signed.
     """
-    if kind == "drp":
+    if _KINDS[kind].keeps_link_state:
         return None
     settings = settings or Settings()
     return UnicastRoutes(number, now, refresh_ms=settings.refresh_ms, lifetime_ms=settings.lifetime_ms, seals=seals)
@@ -119,12 +119,19 @@ def _hierarchical(made: type[Tree | Cluster], wish: _Wish) -> Strategy:
     )
 
 
+class _Kind(NamedTuple):
+    """How a strategy is made, and whether it knows the routes to single brokers by itself."""
+
+    make: Callable[[_Wish], Strategy]
+    keeps_link_state: bool = False
+
+
 # One row per strategy; `topology.StrategyName` lists the names.
-_MAKERS: dict[StrategyName, Callable[[_Wish], Strategy]] = {
-    "drp": _drp,
-    "flood": _flood,
-    "tree": partial(_hierarchical, Tree),
-    "cluster": partial(_hierarchical, Cluster),
+_KINDS: dict[StrategyName, _Kind] = {
+    "drp": _Kind(_drp, keeps_link_state=True),
+    "flood": _Kind(_flood),
+    "tree": _Kind(partial(_hierarchical, Tree)),
+    "cluster": _Kind(partial(_hierarchical, Cluster)),
 }
 
 

@@ -105,7 +105,7 @@ def _kernels(config: BrokerConfig) -> Symptom:
 
     missing = len(missing_kernels(spared_kernels(config)))
     if missing:
-        advice = "postroad warm compiles them; otherwise the first start does, in about a minute"
+        advice = "postroad warm compiles them; otherwise the first start does, in about half a minute"
         return Symptom("kernels", Health.DOUBTFUL, f"{missing} are not compiled for this machine", advice)
     return Symptom("kernels", Health.GOOD, "all that these settings call for are compiled for this machine")
 

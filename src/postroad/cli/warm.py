@@ -64,7 +64,7 @@ def _progress(as_json: bool) -> Callable[[int, int], None] | None:
 
     def show(done: int, count: int) -> None:
         end = "\n" if done == count else ""
-        sys.stderr.write(f"\rcompiling, once, about a minute: {done} of {count} kernels{end}")
+        sys.stderr.write(f"\rcompiling, once, about half a minute: {done} of {count} kernels{end}")
         sys.stderr.flush()
 
     return show

@@ -147,7 +147,7 @@ def _announce() -> None:
     """Says once why this start takes long."""
     if not _announced:
         _announced.add("compiling")
-        _log.warning("postroad: compiling kernels for this machine, once; this takes about a minute")
+        _log.warning("postroad: compiling kernels for this machine, once; this takes about half a minute")
 
 
 @contextlib.contextmanager
