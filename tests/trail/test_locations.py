@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.trail import TrailError
-from postroad.trail.locations import StoredPath, location, put_file, relative, remove_file, size_of
+from postroad.trail.locations import StoredPath, forget_stores, location, put_file, relative, remove_file, size_of
 
 if TYPE_CHECKING:
     from tests.trail.stores import Store
@@ -88,3 +88,20 @@ def test_bucket_that_is_not_there_is_named(store: Store) -> None:
     place = location(there.uri.replace("//trails/", "//nowhere/"))
     with pytest.raises(OSError, match=r"s3://nowhere/x/file: there is no bucket nowhere"):
         put_file(place / "file", memoryview(b"data"))
+
+
+def test_uploads_are_made_in_the_calling_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyarrow import fs
+
+    opened = []
+
+    def open_store(**settings: object) -> fs.FileSystem:
+        opened.append(settings)
+        return fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+
+    monkeypatch.setattr(fs, "S3FileSystem", open_store)
+    forget_stores()
+    put_file(location("s3://bucket?region=eu-west-1"), memoryview(b"one"))
+    forget_stores()
+    # A failed upload of pyarrow's own threads reports to a stream that may be gone: the process ends.
+    assert [settings["background_writes"] for settings in opened] == [False]

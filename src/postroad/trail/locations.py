@@ -276,6 +276,8 @@ def _file_system(store: _Store, bucket: str) -> Any:
         "connect_timeout": CONNECT_SECONDS,
         "request_timeout": REQUEST_SECONDS,
         "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        # In threads of pyarrow, a failed upload may report to a stream that is gone, which ends the process.
+        "background_writes": False,
     }
     try:
         # One request for a small file, instead of the three that a file in parts takes.
