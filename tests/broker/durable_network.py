@@ -110,6 +110,11 @@ class DurableNetwork(QueueNetwork):
         while broker.acknowledging and broker.acknowledging[0][0] <= safe:
             _, reader, body = broker.acknowledging.pop(0)
             reader.settled.add(body)
+        self.finish(number)
+
+    def finish(self, number: int) -> None:
+        """Let a broker do what was too much work for one turn."""
+        broker = self.brokers[number]
         for _ in range(100):
             if not broker.core.unfinished:
                 return

@@ -219,6 +219,7 @@ class Broker:
         self.budgets.check_bytes(session, estimated_bytes(key, topic, allowed))
         history = None if replay is None else self.replays.terms(session, topic, allowed, replay)
         subscription = Subscription(self.take_subscription_number(), session, key, topic, ack_mode, policy)
+        subscription.has_history = history is not None
         self.residents.enter(subscription, allowed, pattern, now)
         if history is not None:
             self.replays.begin(subscription, history)
@@ -296,8 +297,7 @@ class Broker:
         if found is None or found.session.principal != session.principal:
             raise BrokerError(f"there is no durable subscription {name[1]!r} of client {name[0]!r}")
         assert self.durables is not None
-        outbox = Outbox()
-        self.durables.delete(found, "unsubscribed", outbox, now)
+        self.durables.delete(found, "unsubscribed", outbox := Outbox(), now)
         return outbox
 
     def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:

@@ -166,7 +166,7 @@ class Deliveries:
     ) -> None:
         """Store the rows of a batch that must wait in the store, once for all subscriptions.
 
-        With `can_refuse`, the sender is refused while a subscription is full: none has to drop its oldest for it.
+        With `can_refuse`, the sender is refused while a durable one is full, which then drops nothing for it.
         """
         stored = self.stored
         assert stored is not None
@@ -178,13 +178,14 @@ class Deliveries:
         for subscription in full:
             self.overflowed.add(subscription)
             must_shed = consignment is None or stored.is_over(subscription)
-            action = action_at_limit(
-                stored.log.settings, subscription, source, can_refuse=can_refuse, must_shed=must_shed
-            )
+            refuses = can_refuse and subscription.durable is not None
+            action = action_at_limit(stored.log.settings, subscription, source, can_refuse=refuses, must_shed=must_shed)
             if action is AtLimit.STOP:
                 outbox.stops.append(subscription)
             elif action is AtLimit.SHED:
                 stored.shed_oldest(subscription)
+                if subscription.outgoing is not None and self.peers is not None:
+                    self.peers.outgoing.shed(subscription.outgoing)
             elif action is AtLimit.PUSH_BACK and source is not None:
                 self._push_back(subscription, source, outbox)
                 stored.full[subscription.number] = subscription

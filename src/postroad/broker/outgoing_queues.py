@@ -69,6 +69,7 @@ class _Unconfirmed(NamedTuple):
     places: Rows
     told: Batch
     again: bool
+    attempt: int
 
 
 class _Way:
@@ -276,7 +277,8 @@ class OutgoingQueues:
             if self._peers.time(now) < queue.retry_at or (queue.trouble and queue.unconfirmed):
                 # After a refusal, try one put alone: later ones must not overtake it.
                 break
-            most = min(PUT_ROWS, MAX_UNCONFIRMED - way.rows, queue.doubtful or PUT_ROWS)
+            # A home that refuses may do so for hours: it is asked about one message.
+            most = 1 if queue.trouble else min(PUT_ROWS, MAX_UNCONFIRMED - way.rows, queue.doubtful or PUT_ROWS)
             taken = self._log.pull(queue.cursor, most)
             for each in taken:
                 for places, batch in put_pieces(each):
@@ -294,7 +296,7 @@ class OutgoingQueues:
         again, count = queue.doubtful > 0, len(places)
         queue.doubtful = max(0, queue.doubtful - count)
         told, every = ids_alone(batch.ids), np.arange(count)
-        way.puts[number] = _Unconfirmed(queue, places, told, again)
+        way.puts[number] = _Unconfirmed(queue, places, told, again, queue.attempt)
         way.rows += count
         way.again += again
         queue.unconfirmed += count
@@ -353,6 +355,10 @@ class OutgoingQueues:
         self._way(queue.home).purged = True
         return among.size
 
+    def shed(self, queue: OutgoingQueue) -> None:
+        """Note that the oldest rows of a queue are given up, and some of them may have come to its home."""
+        self._way(queue.home).purged = True
+
     # --- what the home says ------------------------------------------------------------------------------------------
 
     def stored_there(self, home: int, item: Stored, now: int) -> None:
@@ -364,7 +370,9 @@ class OutgoingQueues:
         queue, count = put.queue, len(put.places)
         way.rows -= count
         queue.unconfirmed -= count
-        queue.trouble = ""
+        if put.attempt == queue.attempt:
+            # Not one from before a refusal: others of that time may still be refused.
+            queue.trouble = ""
         self._log.settle(queue.cursor, put.places)
         self._settling.append((self._log.position, home, way.session, item.number, put.again))
         for asked in queue.asked:

@@ -227,6 +227,8 @@ class Receptions:
         elif (batch.envelopes[:, FLAGS] & QUEUED).any():
             raise ChannelError(f"broker {source} puts messages of a queue to durable subscriptions")
         reception = self._reception(source)
+        if item.number in reception.puts:
+            raise ChannelError(f"broker {source} puts messages under the number {item.number} twice")
         attempt, reason = reception.refusing.get(item.queue, (-1, ""))
         if item.attempt > attempt:
             reason = self._store(source, reception, item, batch, outbox, now)
@@ -339,6 +341,7 @@ class Receptions:
             known = reception.remove(each.number)
             if len(known.ids):
                 # Some of it was put before, and will be put again.
+                known.is_taken = True
                 reception.earlier.append(known)
             reception.refusing[DURABLE_PUT] = (each.attempt, reason)
             self._peers.send(source, PutRefused(each.number, reason[:1_000]))
@@ -401,8 +404,14 @@ class Receptions:
                 self._peers.send(source, Stored(number))
 
     def forget(self, source: int, number: int) -> None:
-        """Forget the puts of a broker up to a number, which it will not repeat; 0 for all of earlier sessions."""
+        """Forget the puts of a broker up to a number, which it will not repeat; 0 for all of earlier sessions.
+
+        Raises:
+            ChannelError: some of them are not confirmed.
+        """
         reception = self._reception(source)
+        if any(each.number <= number for each in reception.unmatched):
+            raise ChannelError(f"broker {source} will not put messages again that are not stored here")
         if not number:
             over, reception.earlier = reception.earlier, []
         else:
@@ -431,6 +440,10 @@ class Receptions:
         """Handle the loss of the channel to a broker: it may put again all that it does not say is finished."""
         reception = self._of.get(source)
         if reception is not None:
+            for each in reception.unmatched:
+                # Some of it may be stored, and is to be known as such. Nobody waits for a confirmation any more.
+                known, session = each.known, reception.session
+                self._pending.append(_Pending(self._log.position, source, session, each.number, known))
             reception.session += 1
             reception.unmatched.clear()
             reception.earlier += [each for each in reception.puts.values() if len(each.ids)]

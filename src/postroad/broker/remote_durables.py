@@ -18,7 +18,7 @@ import msgspec
 from postroad.broker.budgets import NANOSECONDS
 from postroad.broker.channel_items import ChannelError, Informed
 from postroad.broker.outgoing_queue import RemoteInterestTerms, is_remote_interest
-from postroad.broker.standing_interest import MATCH_ALL, MAX_STANDING_ROWS
+from postroad.broker.standing_interest import MATCH_ALL, MAX_STANDING_BYTES, MAX_STANDING_ROWS
 from postroad.broker.stored import Discard
 from postroad.errors import PostroadError
 from postroad.matching import NO_BUDGET
@@ -46,7 +46,12 @@ class _RemoteInterest:
         slots: where its rows are in the index.
         encoded: the bytes of each row, for the store.
         changed: the store does not have the interest as it is.
-        heard: the rows of a whole interest that is being said; None if none is.
+        heard: the rows of a whole interest that is being said; None if none is. One that is too long is cut.
+        heard_bytes: their bytes, as they were said.
+        wants_all: it wants everything. Otherwise match-all may be in the index, and stands for other rows.
+        left_out: rows that the index has no room for.
+        is_endless: it wants more than is known here.
+        bytes: of its rows, for the store.
         work: what its rows have added to the work of the index, about.
     """
 
@@ -56,7 +61,16 @@ class _RemoteInterest:
         self.encoded: dict[Row, bytes] = {}
         self.changed = False
         self.heard: dict[Row, None] | None = None
+        self.heard_bytes = self.bytes = 0
+        self.wants_all = self.is_endless = False
+        self.left_out: dict[Row, None] = {}
         self.work = 0
+
+    @property
+    def hears_too_much(self) -> bool:
+        """Return whether the interest that is being said is longer than an honest one."""
+        assert self.heard is not None
+        return len(self.heard) > MAX_STANDING_ROWS or self.heard_bytes > 2 * MAX_STANDING_BYTES
 
 
 class RemoteDurables:
@@ -124,9 +138,11 @@ class RemoteDurables:
             queue = self._peers.outgoing.make_for_durables(RemoteInterestTerms(broker=source, interest=[]))
             remote = self._of[source] = _RemoteInterest(queue)
         if item.is_whole and item.is_first:
-            remote.heard = {}
+            remote.heard, remote.heard_bytes = {}, 0
         if remote.heard is not None:
-            remote.heard.update(dict.fromkeys(added))
+            remote.heard_bytes += len(item.added)
+            if not remote.hears_too_much:
+                remote.heard.update(dict.fromkeys(added))
         for row in added:
             self._enter(remote, row)
         for row in removed:
@@ -138,11 +154,15 @@ class RemoteDurables:
         """All of a state is known: store it, and say so."""
         self.heard.add(source)
         if remote.heard is not None:
-            for row in [each for each in remote.slots if each not in remote.heard and each != MATCH_ALL]:
+            remote.is_endless = remote.hears_too_much
+            for row in [each for each in (*remote.slots, *remote.left_out) if each not in remote.heard]:
                 self._strike(remote, row)
-            if MATCH_ALL not in remote.heard and len(remote.heard) <= MAX_STANDING_ROWS:
-                self._end_match_all(remote)
             remote.heard = None
+        for row in list(remote.left_out):
+            # There may be room for it by now.
+            if not self._take_in(remote, row):
+                break
+        self._end_match_all(remote)
         if remote.changed:
             remote.changed = False
             terms = RemoteInterestTerms(broker=source, interest=list(remote.encoded.values()))
@@ -151,33 +171,56 @@ class RemoteDurables:
         self.proceed()
 
     def _enter(self, remote: _RemoteInterest, row: Row) -> None:
-        if row not in remote.slots and len(remote.slots) >= MAX_STANDING_ROWS:
-            row = MATCH_ALL
-        if row in remote.slots:
+        if row == MATCH_ALL:
+            remote.wants_all = True
+        if row in remote.slots or self._take_in(remote, row):
             return
+        if row == MATCH_ALL:
+            raise ChannelError(f"the index has no room for what broker {remote.queue.home} wants")
+        # It would cost every message too much: that broker gets all, and finds out itself.
+        if len(remote.left_out) < MAX_STANDING_ROWS:
+            remote.left_out[row] = None
+        else:
+            remote.is_endless = True
+        if MATCH_ALL not in remote.slots and not self._take_in(remote, MATCH_ALL):
+            raise ChannelError(f"the index has no room for what broker {remote.queue.home} wants")
+
+    def _take_in(self, remote: _RemoteInterest, row: Row) -> bool:
+        """Add a row to the index; return whether there was room for it."""
+        if row != MATCH_ALL and len(remote.slots) - (MATCH_ALL in remote.slots) >= MAX_STANDING_ROWS:
+            return False
         most = NO_BUDGET if row == MATCH_ALL else self._core.limits.matching_ms * NANOSECONDS - remote.work
+        encoded = encode_exact([row])
+        if row != MATCH_ALL and remote.bytes + len(encoded) > MAX_STANDING_BYTES:
+            return False
         index, before = self._core.index, self._core.index.work
         key = (remote.queue.cursor.number, row)
         try:
             slot = index.add_disjunction(key, (row[1],), row[0], max(0, most))
-        except PostroadError as error:
-            if row == MATCH_ALL:
-                raise ChannelError(f"the index has no room for what broker {remote.queue.home} wants") from error
-            # What it wants would cost every message too much: it gets all, and finds out itself.
-            self._enter(remote, MATCH_ALL)
-            return
+        except PostroadError:
+            return False
         remote.work += index.work - before
+        remote.left_out.pop(row, None)
         remote.slots[row] = slot
-        remote.encoded[row] = encode_exact([row])
+        remote.encoded[row] = encoded
+        remote.bytes += len(encoded)
         remote.changed = True
         self.slots.add(slot)
         self._core.residents.place_at(slot, remote.queue.holder)
+        return True
 
     def _strike(self, remote: _RemoteInterest, row: Row) -> None:
-        slot = remote.slots.pop(row, None)
-        if slot is None:
-            return
-        del remote.encoded[row]
+        """A row is not wanted any more. Match-all stays while it stands for others."""
+        remote.left_out.pop(row, None)
+        if row == MATCH_ALL:
+            remote.wants_all = False
+        elif row in remote.slots:
+            self._take_out(remote, row)
+
+    def _take_out(self, remote: _RemoteInterest, row: Row) -> None:
+        """Remove a row from the index."""
+        slot = remote.slots.pop(row)
+        remote.bytes -= len(remote.encoded.pop(row))
         remote.changed = True
         before = self._core.index.work
         self._core.index.remove((remote.queue.cursor.number, row))
@@ -186,10 +229,9 @@ class RemoteDurables:
         self._core.residents.clear_at(slot)
 
     def _end_match_all(self, remote: _RemoteInterest) -> None:
-        """Strike match-all, if all rows that it may stand for are in the index."""
-        assert remote.heard is not None
-        if all(row in remote.slots for row in remote.heard):
-            self._strike(remote, MATCH_ALL)
+        """Remove match-all, unless it is wanted itself or stands for rows that are not in the index."""
+        if MATCH_ALL in remote.slots and not (remote.wants_all or remote.left_out or remote.is_endless):
+            self._take_out(remote, MATCH_ALL)
 
     # --- later -------------------------------------------------------------------------------------------------------
 
@@ -198,6 +240,8 @@ class RemoteDurables:
         remote = self._of.get(source)
         if remote is not None:
             remote.heard = None
+        # Its next process counts its states from the beginning.
+        self._pending = deque(each for each in self._pending if each[1] != source)
 
     def proceed(self) -> None:
         """Confirm what is safe by now, and end queues that nobody needs: the store has written something."""

@@ -75,7 +75,7 @@ class Residents:
 
     def _standing(self, subscription: Subscription) -> StandingInterest | None:
         """Return where other brokers learn what it wants, if they put it here; None if it comes over links."""
-        if subscription.durable is None and not subscription.retains:
+        if not _comes_by_put(subscription):
             return None
         return None if self._core.peers is None else self._core.peers.standing
 
@@ -124,7 +124,7 @@ class Residents:
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
         stored, peers = deliveries.stored, self._core.peers
         # What durable subscriptions want of this comes, or came, from the broker where it entered.
-        comes_by_put = source is None and peers is not None and peers.standing is not None
+        is_put = source is None and peers is not None and peers.standing is not None
         elsewhere: dict[Subscription, list[NDArray[np.int64]]] = {}
         repeated = stored.repeats(batch) if source is None and stored is not None and len(stored.recent) else None
         retained: list[NDArray[np.int64]] = []
@@ -135,7 +135,7 @@ class Residents:
                 if source is not None:
                     elsewhere.setdefault(subscription, []).append(rows)
                 continue
-            if comes_by_put and (subscription.durable is not None or subscription.retains):
+            if is_put and _comes_by_put(subscription):
                 continue
             if repeated is not None and (subscription.durable is not None or subscription.retains):
                 assert stored is not None
@@ -191,7 +191,7 @@ class Residents:
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
             assert subscription is not None
-            if subscription.durable is None and not subscription.retains:
+            if not _comes_by_put(subscription):
                 continue
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
@@ -217,3 +217,12 @@ class Residents:
         """Record retained rows that matched nobody: subscribers may still get them later."""
         wanted = self._core.wanted(offsets, slots)
         self._core.recorder.dropped(batch, rows[wanted[rows] == wanted[rows + 1]], 0, Detour.RETAINED, now)
+
+
+def _comes_by_put(subscription: Subscription) -> bool:
+    """Return whether other brokers put what a subscription wants here, if they know what is wanted.
+
+    One that began in the past continues with what the retained topic gets: over links, some would come twice, and some
+    that entered elsewhere before its interest was known there would be in neither part.
+    """
+    return subscription.durable is not None or subscription.retains or subscription.has_history

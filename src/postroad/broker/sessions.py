@@ -65,6 +65,7 @@ class Subscription:
         blocked: the next rows are not in memory, or not safe yet.
         stores: matching messages always wait in the store: permanently, or until none of its history waits there.
         retains: it stands for a retained topic; what it stores is not delivered.
+        has_history: it began in the past, with what a retained topic kept.
         replays: its history is being read, and comes before what it already has in the store.
         pushes_back: numbers of the sessions that it keeps from publishing.
         shed_reported: how much of `shed` was logged.
@@ -80,6 +81,7 @@ class Subscription:
         "durable",
         "expired",
         "guest",
+        "has_history",
         "key",
         "number",
         "outgoing",
@@ -126,7 +128,7 @@ class Subscription:
         self.guest: Guest | None = None
         self.recorded = number
         self.blocked = False
-        self.stores = self.retains = self.replays = False
+        self.stores = self.retains = self.has_history = self.replays = False
         self.delivered = 0
         self.acknowledged = 0
         self.refused = 0

@@ -18,26 +18,26 @@ from postroad.matching.cover import CoveringSet
 from postroad.matching.encoding import encode_exact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from postroad.broker.core import Broker
     from postroad.broker.peers import Peers
     from postroad.matching.cover import Row
     from postroad.selectors import Selector
 
-__all__ = ["MATCH_ALL", "MAX_STANDING_ROWS", "StandingInterest"]
+__all__ = ["MATCH_ALL", "MAX_STANDING_BYTES", "MAX_STANDING_ROWS", "StandingInterest"]
 
 # Conjunctions that others keep for this broker, in the terms of a cursor, which every checkpoint of their stores
 # repeats: about a megabyte. Twice as many as a broker has durable subscriptions.
 MAX_STANDING_ROWS = 20_000
-# The same in bytes of topics and selectors.
+# The same in bytes: some 100 for each of them.
 MAX_STANDING_BYTES = 2 * 1024 * 1024
 # Rows of a part: they take about 4 ms to enter into an index.
 PART_ROWS = 64
+# Bytes of a part, unless it has one row only; the longest row takes some 200 KB. Receivers take eight times as much.
+PART_BYTES = 256 * 1024
+# Parts that wait to be said, beside twice those of all that is wanted: some seconds of changes.
+MAX_PARTS = 64
 # A broker that can be reached and has not stored what is wanted here for so long is a reason to worry, in ms.
 LATE_MS = 10_000
-# What a row takes beside its texts.
-_ROW_BYTES = 16
 
 MATCH_ALL: Row = (">", ())
 
@@ -53,12 +53,14 @@ class StandingInterest:
     def __init__(self, core: Broker, peers: Peers) -> None:
         self._core = core
         self._peers = peers
-        self._wanted: dict[int, tuple[str, Selector | None]] = {}
+        # Rows and bytes of each subscription, by its number.
+        self._wanted: dict[int, tuple[list[Row], int]] = {}
         self._rows = CoveringSet()
         self._bytes = 0
         self._changed = False
         # What was said last, and the number of that state.
         self._said: dict[Row, None] = {}
+        self._is_all = False
         self._number = 0
         # Parts that wait to be said to brokers whose channel is open.
         self._parts: dict[int, deque[StandingPart]] = {}
@@ -69,18 +71,21 @@ class StandingInterest:
 
     def add(self, number: int, topic: str, selector: Selector | None) -> None:
         """Add what a subscription wants; the next tick says it."""
-        self._wanted[number] = (topic, selector)
-        for row in _rows_of(topic, selector):
+        rows = [(topic, each) for each in (((),) if selector is None else selector.disjunction)]
+        # Each row repeats the texts that it needs: together they can be far longer than the selector.
+        size = sum(len(encode_exact([row])) for row in rows)
+        self._wanted[number] = rows, size
+        for row in rows:
             self._rows.add(row)
-        self._bytes += _size(topic, selector)
+        self._bytes += size
         self._changed = True
 
     def remove(self, number: int) -> None:
         """Remove what a subscription wanted."""
-        topic, selector = self._wanted.pop(number)
-        for row in _rows_of(topic, selector):
+        rows, size = self._wanted.pop(number)
+        for row in rows:
             self._rows.remove(row)
-        self._bytes -= _size(topic, selector)
+        self._bytes -= size
         self._changed = True
 
     @property
@@ -132,17 +137,35 @@ class StandingInterest:
         if not self._changed:
             return
         self._changed = False
-        wanted = self._current()
-        added, removed = [row for row in wanted if row not in self._said], [r for r in self._said if r not in wanted]
-        self._said = wanted
+        added, removed = self._take_changes()
         if not added and not removed:
             return
         self._number += 1
         # Additions first: a message that somebody wants before and after the change is never missed.
-        said = [(each, b"") for each in _encoded(added)] + [(b"", each) for each in _encoded(removed)]
-        parts = self._numbered(said, is_whole=False)
-        for waiting in self._parts.values():
+        wanted, unwanted = _encoded(added), _encoded(removed)
+        said = [(each, b"") for each in wanted] + [(b"", each) for each in unwanted]
+        if wanted and unwanted:
+            # One part has both, so that a small change is one.
+            said[len(wanted) - 1 : len(wanted) + 1] = [(wanted[-1], unwanted[0])]
+        parts, most = self._numbered(said, is_whole=False), MAX_PARTS + 2 * len(self._said) // PART_ROWS
+        for peer, waiting in self._parts.items():
             waiting.extend(parts)
+            if len(waiting) > most:
+                # Clients change their minds faster than that can be said: say what is wanted by now.
+                self._parts[peer] = deque(self._whole())
+
+    def _take_changes(self) -> tuple[list[Row], list[Row]]:
+        """Return which rows are wanted now, and which are not any more."""
+        added, removed = self._rows.take()
+        is_all = len(self._rows) > MAX_STANDING_ROWS or self._bytes > MAX_STANDING_BYTES
+        if is_all or self._is_all:
+            before, self._is_all = self._said, is_all
+            self._said = {MATCH_ALL: None} if is_all else dict.fromkeys(self._rows.rows())
+            return [row for row in self._said if row not in before], [row for row in before if row not in self._said]
+        for row in removed:
+            del self._said[row]
+        self._said.update(dict.fromkeys(added))
+        return added, removed
 
     def _whole(self) -> list[StandingPart]:
         return self._numbered([(each, b"") for each in _encoded(list(self._said))], is_whole=True)
@@ -155,19 +178,15 @@ class StandingInterest:
             for at, (added, removed) in enumerate(said)
         ]
 
-    def _current(self) -> dict[Row, None]:
-        if len(self._rows) > MAX_STANDING_ROWS or self._bytes > MAX_STANDING_BYTES:
-            return {MATCH_ALL: None}
-        return dict.fromkeys(self._rows.rows())
-
-
-def _rows_of(topic: str, selector: Selector | None) -> Iterable[Row]:
-    return [(topic, each) for each in (((),) if selector is None else selector.disjunction)]
-
-
-def _size(topic: str, selector: Selector | None) -> int:
-    return len(topic) + (0 if selector is None else len(str(selector))) + _ROW_BYTES
-
 
 def _encoded(rows: list[Row]) -> list[bytes]:
-    return [encode_exact(rows[first : first + PART_ROWS]) for first in range(0, len(rows), PART_ROWS)]
+    """Return rows in parts."""
+    parts = []
+    for first in range(0, len(rows), PART_ROWS):
+        parts += _cut(rows[first : first + PART_ROWS])
+    return parts
+
+
+def _cut(rows: list[Row]) -> list[bytes]:
+    part, half = encode_exact(rows), len(rows) // 2
+    return [part] if len(part) <= PART_BYTES or not half else _cut(rows[:half]) + _cut(rows[half:])
