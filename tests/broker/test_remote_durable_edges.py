@@ -11,9 +11,11 @@ from postroad.broker.channel_items import Forget, Put, StandingPart
 from postroad.broker.replays import ReplayStart
 from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import encode_exact
-from postroad.messages import Batch, Draft
+from postroad.messages import Batch, Draft, MessageId
 from postroad.store import RetainedTopic, StoreSettings, rows_payload
+from postroad.tracking import Verdict
 from tests.broker.durable_network import KINDS, TOPIC, DurableMob, DurableNetwork
+from tests.broker.queue_records import Recorders, traced
 
 if TYPE_CHECKING:
     from postroad.broker import Subscription
@@ -388,3 +390,37 @@ def test_full_subscription_is_asked_about_one_message_at_a_time() -> None:
         acknowledge_all(network)
     assert network.missing() == {}
     assert network.disorder() == []
+
+
+class TracedNetwork(SlowNetwork):
+    """Two brokers that keep records."""
+
+    def __init__(self) -> None:
+        self.recorders = Recorders()
+        super().__init__(count=2, recorder=self.recorders)
+
+    def verdict(self, body: int) -> Verdict:
+        return traced(self.recorders, MessageId.of(*self.ids[body]), self.now).verdict
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_trace_says_of_a_message_that_waits_to_be_matched_that_it_waits(dies: bool) -> None:
+    network = TracedNetwork()
+    network.join_reader("reader", 2)
+    network.settle(3)
+    for _ in range(2):
+        network.send(1, 2)
+        network.commit(1)
+        pass_all(network)
+    assert [network.verdict(body) for body in (1, 2, 3, 4)] == [Verdict.WAITING] * 4
+    if dies:
+        network.crash(2)
+        network.start(2)
+        network.settle(3)
+        network.join_reader("reader")
+    network.turns = 100
+    network.settle(3)
+    assert [network.verdict(body) for body in (1, 2, 3, 4)] == [Verdict.DELIVERED] * 4
+    acknowledge_all(network)
+    network.settle(3)
+    assert [network.verdict(body) for body in (1, 2, 3, 4)] == [Verdict.ACKNOWLEDGED] * 4

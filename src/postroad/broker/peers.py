@@ -269,7 +269,7 @@ class Peers:
                 self.remote_durables.lost(peer)
                 if self.standing is not None:
                     self.standing.lost(peer)
-                self.receptions.lost(peer)
+                self.receptions.lost(peer, now)
                 self.consumers.lost(peer, outbox, now)
                 self.guests.lost(peer, outbox, now)
 

@@ -28,6 +28,7 @@ from postroad.errors import PostroadError
 from postroad.messages.columns import FLAGS, QUEUED, SOURCE
 from postroad.selectors import check_topic
 from postroad.store import intersect, rows_of_payload, runs_of, stored_bytes
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -96,13 +97,15 @@ class _Unmatched(NamedTuple):
         batch: the messages.
         known: those that were stored before.
         is_begun: some of the put was stored in an earlier turn.
+        waited: the record says that they wait here, or that of an earlier session may.
     """
 
     number: int
     attempt: int
     batch: Batch
     known: _Known
-    is_begun: bool = False
+    is_begun: bool
+    waited: bool
 
 
 class _Pending(NamedTuple):
@@ -253,11 +256,10 @@ class Receptions:
         known = _contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
         fresh = np.arange(len(batch)) if known is None else np.flatnonzero(~known)
         self.repeated += len(batch) - len(fresh)
-        is_durable = item.queue == DURABLE_PUT
+        is_durable, position = item.queue == DURABLE_PUT, self._log.position
         # Those for durable subscriptions are added when they are matched and stored.
         first = fresh[:0] if is_durable else fresh
         put = _Known(batch.ids[first].copy(), stored_bytes(batch, first) if len(first) else 0)
-        position = self._log.position
         if len(fresh) and (reason := self._overdue(reception, source)):
             return reason
         if len(fresh) and is_durable:
@@ -280,8 +282,13 @@ class Receptions:
             _take_over(reception.earlier, put, batch.ids[known])
         reception.add(item.number, put)
         if len(fresh) and is_durable:
-            reception.unmatched.append(_Unmatched(item.number, item.attempt, batch.take(fresh), put))
-            if len(reception.unmatched) == 1:
+            new, is_next = batch.take(fresh), not reception.unmatched
+            self._core.recorder.arrived(new, source, now)
+            if not is_next:
+                self._record(new, Detour.DEFERRED, now)
+            waits = _Unmatched(item.number, item.attempt, new, put, is_begun=False, waited=item.again or not is_next)
+            reception.unmatched.append(waits)
+            if is_next:
                 self._match(source, reception, outbox, now)
             return ""
         self._pending.append(_Pending(position, source, reception.session, item.number, put))
@@ -307,19 +314,21 @@ class Receptions:
         first = reception.unmatched[0]
         offsets, slots = self._core.matched_here(first.batch)
         if not first.is_begun and (reason := self._full_reason(slots)):
-            self._refuse_unmatched(source, reception, reason)
+            self._refuse_unmatched(source, reception, reason, now)
             return
         done = len(offsets) - 1
         part = first.batch if done == len(first.batch) else first.batch.take(np.arange(done))
-        self._core.recorder.arrived(part, source, now)
+        if first.waited:
+            self._record(part, Detour.RESUMED, now)
         self._core.residents.store_put(part, offsets, slots, reception.holder, outbox, now)
         size = stored_bytes(part)
         first.known.add(part.ids.copy(), size, self._log.last_places(reception.cursor))
-        reception.rows += done
-        reception.bytes += size
+        reception.rows, reception.bytes = reception.rows + done, reception.bytes + size
         if done < len(first.batch):
             rest = first.batch.take(np.arange(done, len(first.batch)))
-            reception.unmatched[0] = first._replace(batch=rest, is_begun=True)
+            reception.unmatched[0] = first._replace(batch=rest, is_begun=True, waited=True)
+            if not first.is_begun:
+                self._record(rest, Detour.DEFERRED, now)
             return
         reception.unmatched.popleft()
         self._pending.append(_Pending(self._stored.record, source, reception.session, first.number, first.known))
@@ -331,13 +340,18 @@ class Receptions:
         full = self._core.residents.full_durable(slots)
         if full is None or full.durable is None or full.cursor is None:
             return ""
-        who = f"{full.durable.name!r} of client {full.durable.client!r}"
-        return f"the durable subscription {who} is full ({full.cursor.bytes:,} bytes)"
+        name, client, size = full.durable.name, full.durable.client, full.cursor.bytes
+        return f"the durable subscription {name!r} of client {client!r} is full ({size:,} bytes)"
 
-    def _refuse_unmatched(self, source: int, reception: _Reception, reason: str) -> None:
+    def _record(self, batch: Batch, detour: Detour, now: int) -> None:
+        self._core.recorder.dropped(batch, np.arange(len(batch)), 0, detour, now)
+
+    def _refuse_unmatched(self, source: int, reception: _Reception, reason: str, now: int) -> None:
         """Refuse the puts for durable subscriptions of which nothing is stored."""
         refused, reception.unmatched = reception.unmatched, deque()
         for each in refused:
+            if each.waited:
+                self._record(each.batch, Detour.RESUMED, now)
             known = reception.remove(each.number)
             if len(known.ids):
                 # Some of it was put before, and will be put again.
@@ -436,19 +450,18 @@ class Receptions:
             self._release(reception, known)
         del reception.earlier[:gone]
 
-    def lost(self, source: int) -> None:
+    def lost(self, source: int, now: int) -> None:
         """Handle the loss of the channel to a broker: it may put again all that it does not say is finished."""
         reception = self._of.get(source)
         if reception is not None:
             for each in reception.unmatched:
                 # Some of it may be stored, and is to be known as such. Nobody waits for a confirmation any more.
-                known, session = each.known, reception.session
-                self._pending.append(_Pending(self._log.position, source, session, each.number, known))
+                self._pending.append(_Pending(self._log.position, source, reception.session, each.number, each.known))
+                self._record(each.batch, Detour.RESUMED, now)
             reception.session += 1
             reception.unmatched.clear()
             reception.earlier += [each for each in reception.puts.values() if len(each.ids)]
-            reception.puts, reception.refusing = {}, {}
-            reception.rows = reception.bytes = 0
+            reception.puts, reception.refusing, reception.rows, reception.bytes = {}, {}, 0, 0
             self._trim(reception)
 
 
