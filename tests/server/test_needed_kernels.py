@@ -11,7 +11,7 @@ import pytest
 from postroad.config import BrokerConfig, NetworkConfig, TrackingConfig
 from postroad.kernels import load_all
 from postroad.kernels.functions import KERNELS
-from postroad.server.needed_kernels import FILTERS, NETWORKS, spared_kernels
+from postroad.server.needed_kernels import FILTERS, NETWORKS, RARE, spared_kernels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,12 +72,12 @@ def spared() -> tuple[str, ...]:
 
 
 def test_settings_decide_which_kernels_are_spared() -> None:
-    assert spared() == (*NETWORKS, *FILTERS)
-    assert spared_kernels(BrokerConfig(tracking=TrackingConfig(recorder="sealed"))) == NETWORKS
-    assert spared_kernels(BrokerConfig(network=NetworkConfig(port=0))) == ()
+    assert spared() == (*RARE, *NETWORKS, *FILTERS)
+    assert spared_kernels(BrokerConfig(tracking=TrackingConfig(recorder="sealed"))) == (*RARE, *NETWORKS)
+    assert spared_kernels(BrokerConfig(network=NetworkConfig(port=0))) == RARE
 
 
-@pytest.mark.parametrize("place", [*FILTERS, *NETWORKS])
+@pytest.mark.parametrize("place", [*FILTERS, *NETWORKS, *RARE])
 def test_every_place_that_is_spared_has_kernels(place: str) -> None:
     import postroad.server  # noqa: F401 - with it come the kernels of a broker
 
