@@ -192,8 +192,9 @@ class StoredPath:
         info = self._info()
         taken = info.type.name == "File" and info.size == len(data)
         if taken and len(data) <= COMPARED_BYTES:
-            # One of the same size may have been there before.
-            taken = self.read_bytes() == data
+            # One of the same size may have been there before. Buffers of pyarrow hold signed bytes, and a view of those
+            # equals no view of others.
+            taken = self.read_bytes() == bytes(data)
         if not taken:
             bucket = self.path.partition("/")[0]
             is_there = self.store.scheme != "s3" or self._files.get_file_info(bucket).type.name != "NotFound"

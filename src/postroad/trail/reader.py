@@ -400,7 +400,9 @@ class Trail:
                 continue
             if only is not None:
                 found = np.flatnonzero(np.isin(rows.column(only[0]).to_numpy(), list(only[1])))
-                # As a list: for an array pyarrow would load `numpy.ma`.
+                if not len(found):
+                    continue
+                # As a list: for an array pyarrow would load `numpy.ma`. An empty list has no type that it can take by.
                 rows = rows.take(found.tolist())
             yield from rows.to_pylist()
 
