@@ -6,12 +6,14 @@ import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.trail import DAY_MS, TrailDamageError, TrailWriter, describe_file
-from postroad.trail.file_checksums import LARGE_PART, continued
+from postroad.trail.file_checksums import LARGE_PART, continued, file_sums, footer_bytes, layout_of
 from postroad.trail.file_reader import Reads, TrailFile
 from postroad.trail.thrift import Long, Struct, decode, encode
 from tests.trail.samples import NOON, a_filter
@@ -103,3 +105,15 @@ def test_decoder_of_thrift_returns_what_was_encoded(struct: Struct, before: byte
 
 def plain(value: object) -> object:
     return {number: plain(one) for number, one in value} if isinstance(value, Struct) else value
+
+
+def test_file_in_memory_of_arrow_has_the_checksums_of_its_bytes() -> None:
+    """A view of an Arrow buffer has signed bytes; a page of more than 127 bytes has some of them in its header."""
+    contents = np.random.default_rng(1).bytes(LARGE_PART + 1)
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"bits": [contents]}), sink, compression="none", write_page_checksum=True)
+    data = memoryview(sink.getvalue())
+    end = len(data) - footer_bytes(data)
+    found = file_sums(data, layout_of(pq.read_metadata(pa.BufferReader(bytes(data))), end), "here")
+    assert found.whole == zlib.crc32(bytes(data))
+    assert found.groups == [zlib.crc32(bytes(data[4:end]))]

@@ -312,4 +312,4 @@ def _table(counts: Mapping[tuple[str, int, int, int], int]) -> Any:
 def _write(path: Path, rows: Any) -> None:
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
-    replace_file(path, memoryview(sink.getvalue()))
+    replace_file(path, memoryview(sink.getvalue()).cast("B"))

@@ -87,4 +87,4 @@ def rendered(rows: Any) -> memoryview:
     """An Arrow table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
     pq.write_table(rows, sink, compression="zstd", write_page_checksum=True)
-    return memoryview(sink.getvalue())
+    return memoryview(sink.getvalue()).cast("B")

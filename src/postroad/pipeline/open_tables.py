@@ -114,7 +114,7 @@ def put_data(folder: Location, name: str, schema: Any, rows: Any) -> DataPut:
     """
     sink = pa.BufferOutputStream()
     pq.write_table(rows.cast(schema), sink, compression="zstd", write_page_checksum=True)
-    data = memoryview(sink.getvalue())
+    data = memoryview(sink.getvalue()).cast("B")
     put_file(folder / name, data)
     return DataPut(name, len(data), pq.read_metadata(pa.BufferReader(data)))
 

@@ -117,7 +117,7 @@ def write_part(folder: Path, number: int, day: int, entries: Iterable[FileEntry]
         store_schema=False,
         write_page_checksum=True,
     )
-    data = memoryview(sink.getvalue())
+    data = memoryview(sink.getvalue()).cast("B")
     name = "wide" if day == WIDE else date_text(day)
     path = f"{PART_FOLDER}/{name}-{number:012d}.parquet"
     replace_file(folder / path, data)

@@ -98,6 +98,8 @@ def file_sums(data: memoryview, layout: Layout, path: object) -> FileSums:
     Raises:
         TrailDamageError: this is not a whole Parquet file.
     """
+    # A view of a buffer of pyarrow has signed bytes.
+    data = data.cast("B")
     footer = footer_checksum(data, path)
     begin = layout.groups[0][0] if layout.groups else len(data) - footer_bytes(data)
     whole, groups = zlib.crc32(data[:begin]), []

@@ -171,7 +171,7 @@ def _rendered(table: str, broker: int, rows: Any) -> tuple[memoryview, Layout]:
     """The bytes of a file, and where its parts are."""
     sink = pa.BufferOutputStream()
     footer = _render(sink, table, broker, rows)
-    data = memoryview(sink.getvalue())
+    data = memoryview(sink.getvalue()).cast("B")
     return data, layout_of(footer, len(data) - footer_bytes(data))
 
 
