@@ -37,6 +37,10 @@ MESSAGES = 3_000
 ROUND_MESSAGES = 100
 # The bulk trace needs ids that nobody sent, too.
 NEVER_SENT = 100
+# The verdict on messages that passed a broker which died before it had written that, and how many there may be: those
+# of its last moments.
+IN_PART = "recorded in part"
+MOST_IN_PART = 50
 INTERRUPTED = 130
 # A network comes up in some seconds; a machine that compiles kernels first may take minutes.
 COMMAND_SECONDS = 600.0
@@ -136,7 +140,7 @@ def demonstrate(view: DemoView, folder: Path, messages: int, without_spark: str)
 
 def compile_kernels(story: Story) -> None:
     """What is compiled once is compiled first, and told."""
-    with story.view.busy("making sure that all kernels are compiled; the first time that takes about a minute"):
+    with story.view.busy("making sure that all kernels are compiled; the first time that takes half a minute"):
         done = subprocess.run([*_PROGRAM, "warm"], capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     if done.returncode:
         raise Failure(f"`postroad warm` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -231,12 +235,17 @@ def reports(story: Story, spark: SparkHelper | None, traffic: DemoTraffic, witho
 
 
 def check(traffic: DemoTraffic, traced: dict[str, Any], audited: dict[str, Any]) -> None:
-    """What Spark found on the trail is what the clients saw, or the demonstration has failed."""
+    """What Spark found on the trail is what the clients saw, or the demonstration has failed.
+
+    The broker that was killed had not written its last records: a message that was delivered and had just passed it
+    may be recorded in part, and then the trace says so.
+    """
     wanted = len(set[str]().union(*traffic.received.values()))
     expected = {"delivered": wanted, "matched nobody": len(traffic.published) - wanted}
     for name, found in (("trace", traced), ("audit", audited)):
-        told = {verdict: found.get(verdict, 0) for verdict in expected}
-        if told != expected:
+        told, in_part = {verdict: found.get(verdict, 0) for verdict in expected}, found.get(IN_PART, 0)
+        told["delivered"] += in_part
+        if told != expected or in_part > MOST_IN_PART:
             raise Failure(f"clients saw {expected}, but `pipeline {name}` found {found}")
     if traced.get("never accepted") != NEVER_SENT:
         raise Failure(f"{NEVER_SENT} ids were never sent, but `pipeline trace` found {traced}")
@@ -254,6 +263,8 @@ def text_of(figures: dict[str, Any]) -> str:
         lines.append("Reconciliation:")
         lines += [f"  {name.replace('_', ' ')}: {value}" for name, value in figures["audit"].items()]
         lines.append("The books balance: what Spark found on the trail is what the clients saw.")
+        if in_part := figures["trace"].get(IN_PART, 0):
+            lines.append(f"{in_part} of them had just passed the broker that was killed, and are recorded in part.")
     return "\n".join([*lines, "", NEXT])
 
 
