@@ -71,7 +71,7 @@ def bundle(kind: type[tuple[Any, ...]], fields: str) -> str:
     return kind.__name__
 
 
-def kernel(*signatures: str, allocates: bool = True) -> Callable[[Function], Function]:
+def kernel(*signatures: str, allocates: bool = True, packs_words: bool = False) -> Callable[[Function], Function]:
     """Make a function over arrays a kernel, for the given signatures.
 
     Arguments are given by their places. An array of another type, order or number of dimensions than a signature says,
@@ -80,10 +80,12 @@ def kernel(*signatures: str, allocates: bool = True) -> Callable[[Function], Fun
     Args:
         signatures: what it takes and gives, in numba's notation; bundles go by the names of their classes.
         allocates: whether it makes arrays; one that does not may say so, and runs faster.
+        packs_words: whether LLVM computes words that are independent of each other as one vector (its SLP vectorizer).
+            A tenth faster where ids are written as text; slower where words are hashed and compared.
     """
 
     def make(function: Function) -> Function:
-        return cast("Function", Kernel(function, signatures, allocates))
+        return cast("Function", Kernel(function, signatures, allocates, packs_words))
 
     return make
 

@@ -74,7 +74,7 @@ class _Library(codegen.JITCodeLibrary):
             self._codegen._check_llvm_bugs()
             for piece in self._pieces({}):
                 self._final_module.link_in(piece._get_module_for_linking(), preserve=True)
-            passes, builder = self._codegen._module_pass_manager()
+            passes, builder = self._codegen._module_pass_manager(slp_vectorize=self._codegen.packs_words)
             passes.run(self._final_module, builder)
             self._final_module.verify()
             self._verify_declare_only_symbols()
@@ -99,6 +99,8 @@ class _Codegen(codegen.JITCPUCodegen):
     """As numba's for functions of this process, so that object files are for the same memory layout."""
 
     _library_class = _Library
+    # Whether the kernel that is compiled now packs words (`_packing`).
+    packs_words = False
 
     def _add_module(self, module: Any) -> None:
         pass
@@ -291,9 +293,21 @@ def _checked_arrays() -> Iterator[None]:
             functions[_types.Array] = before
 
 
+@contextlib.contextmanager
+def _packing(packs_words: bool) -> Iterator[None]:
+    """A context in which kernels pack words or not. Other threads do not compile at the same time."""
+    with global_compiler_lock:
+        codegen: Any = _context().codegen()
+        codegen.packs_words = packs_words
+        try:
+            yield
+        finally:
+            codegen.packs_words = False
+
+
 def compiled(kernel: Kernel) -> list[Compiled]:
     """The machine code of a kernel, for each of its signatures."""
-    with _checked_arrays(), taken():
+    with _checked_arrays(), _packing(kernel.packs_words), taken():
         made = _with_signatures(kernel, _OPTIONS if kernel.allocates else _BORROWED)
         found = []
         for result in made.overloads.values():

@@ -76,18 +76,22 @@ class Intrinsic(Device):
 class Kernel(partial):  # type: ignore[type-arg]
     """A function over arrays as machine code."""
 
-    __slots__ = ("_is_loaded", "allocates", "function", "signatures")
+    __slots__ = ("_is_loaded", "allocates", "function", "packs_words", "signatures")
 
     function: Callable[..., Any]
     signatures: tuple[str, ...]
     allocates: bool
+    packs_words: bool
     _is_loaded: bool
 
-    def __new__(cls, function: Callable[..., Any], signatures: tuple[str, ...], allocates: bool) -> Kernel:
+    def __new__(
+        cls, function: Callable[..., Any], signatures: tuple[str, ...], allocates: bool, packs_words: bool
+    ) -> Kernel:
         self = super().__new__(cls, function)
         self.function = function
         self.signatures = signatures
         self.allocates = allocates
+        self.packs_words = packs_words
         self._is_loaded = False
         self._call(self._first_call)
         KERNELS.append(self)

@@ -61,7 +61,8 @@ class Batch:
             declare it as `columns.BUFFER`.
         spans: int32[n, 10]; topic, typed attributes, header lines, body and metadata, as (start, end) pairs.
         ids: uint64[n, 2]; (publisher << 32 | broker, time << 16 | counter): the big-endian halves of the id.
-        envelopes: int64[n, 5]; source broker, hop limit, flags, priority, expiry (Unix ms, 0 = never).
+        envelopes: int64[n, 5]; source broker, hop limit, flags, priority, expiry (Unix ms, 0 = never). Rows whose
+            topic has the same span all have the flag `QUEUED`, or none has: a renderer reads it once for them.
         run: head and tail of the first id if the ids are known to be consecutive, else None. With it, recorders need
             not look at each id.
     """

@@ -178,6 +178,7 @@ def measure_common(spans: Spans, rows: Numbers) -> tuple[Int, Int]:
     f"int64({BUFFER}, int32[:, ::1], uint64[:, ::1], int64[:, ::1], int64[::1], int64, {BUFFER}, int64[:, ::1], "
     f"{BUFFER}, int64, uint8[::1], int64[:, ::1])",
     allocates=False,
+    packs_words=True,
 )
 def put_common(
     buffer: Bytes,
@@ -205,7 +206,6 @@ def put_common(
     at: Int = np.int64(0)
     last: Int = np.int64(-1)
     last_end, same, same_end = last, at, at
-    last_kind: Int = np.int64(0)
     for place in range(len(rows)):
         row, begin = rows[place], at
         at = _put(prefix, out, at)
@@ -213,13 +213,14 @@ def put_common(
             at = _put_ack_end(number, out, _put_id(ids, row, out, _put(_ACK, out, at)))
         at = _put_id(ids, row, out, _put(_ID, out, at))
         topic, topic_end = span_at(spans, row, TOPIC)
-        kind = envelopes[row, FLAGS] & QUEUED
-        if topic == last and topic_end == last_end and kind == last_kind:
-            # Rows that share a topic share these lines.
+        if topic == last and topic_end == last_end:
+            # Rows that share the bytes of a topic share these lines: they are all for a queue, or all for a topic
+            # (`Batch.envelopes`). So the envelope is not read here, which would touch another cache line for each row.
             at = copy_bytes(out, same, same_end, out, at)
         else:
-            last, last_end, last_kind, same = topic, topic_end, kind, at
-            at = _put(_QUEUE_DESTINATION, out, at) if kind else _put(_DESTINATION, out, at)
+            last, last_end, same = topic, topic_end, at
+            is_queue = envelopes[row, FLAGS] & QUEUED
+            at = _put(_QUEUE_DESTINATION, out, at) if is_queue else _put(_DESTINATION, out, at)
             at = _put_topic(buffer, topic, topic_end, version, out, at)
             at = same_end = _put(_LENGTH, out, at)
         body, body_end = span_at(spans, row, BODY)
@@ -289,7 +290,7 @@ def measure_receipts(receipts: Columns, rows: Numbers) -> Int:
     return total
 
 
-@kernel(f"void({BUFFER}, int32[:, :], uint64[:, ::1], int64[::1], uint8[::1])", allocates=False)
+@kernel(f"void({BUFFER}, int32[:, :], uint64[:, ::1], int64[::1], uint8[::1])", allocates=False, packs_words=True)
 def put_receipts(buffer: Bytes, receipts: Columns, ids: Ids, rows: Numbers, out: Bytes) -> None:
     """Write RECEIPT frames: the receipt id, as the sender wrote it, and the id of the message."""
     at = np.int64(0)
