@@ -37,7 +37,6 @@ MESSAGES_PER_S = MESSAGES / 3_600
 FILTERS_SHARE = 100
 # Ids asked after everything was thrown out of memory, which takes much longer than asking.
 COLD_IDS = 20
-GROWTH_LIMIT = 2.0
 
 
 @dataclass

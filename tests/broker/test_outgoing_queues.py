@@ -37,7 +37,7 @@ def test_operator_purges_what_waits_for_a_home_that_is_away_and_later_messages_a
 def test_home_whose_store_is_full_takes_nothing_and_all_of_it_waits_where_it_was_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 8_000)
+    monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 8_000)
     network = QueueNetwork(count=2, store=StoreSettings(max_bytes=60_000, segment_bytes=4_096))
     while not network.send(1, size=1_000).unstorable:
         network.commit(1)

@@ -89,7 +89,7 @@ class LinkedBroker:
 
 @pytest.fixture(autouse=True)
 def _small_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 4_000)
+    monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 4_000)
 
 
 def test_frames_that_the_store_has_no_room_for_stay_open_until_it_has_and_come_in_order() -> None:

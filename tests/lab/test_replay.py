@@ -12,7 +12,7 @@ import pytest
 from postroad.broker import planned_strategy
 from postroad.lab.errors import LabError
 from postroad.lab.replay import ReplayRequest, replay
-from postroad.lab.scenarios.recorded import read_record
+from postroad.lab.scenarios.recorded_trail import read_record
 from postroad.simulation import SimulatedNetwork
 from postroad.topology import Plan, line, ring, star
 from postroad.tracking import ExactRecorder

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from postroad.matching import cover as covering
+from postroad.matching import cover
 from postroad.matching.cover import CoveringSet, Row, covers, pattern_covers
 from postroad.messages import Draft
 from postroad.selectors import Selector, TopicPattern
@@ -166,7 +166,7 @@ def test_selectors_cover_in_one_direction(wider: str, narrower: str) -> None:
 
 
 def test_a_row_is_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(covering, "MAX_COMPARED", 2)
+    monkeypatch.setattr(cover, "MAX_COMPARED", 2)
     kept = CoveringSet()
     for bound in range(5):
         kept.add(rows_of("t", f"a > {bound} AND b = {bound}")[0])

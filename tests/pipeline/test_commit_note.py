@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from postroad.pipeline import PipelineError, run_job
-from postroad.pipeline import commit_note as committing
+from postroad.pipeline import PipelineError, commit_note, run_job
 from postroad.pipeline.commit_note import FOLDER, Note, commit, finish_commits, sole_compaction
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
@@ -61,7 +60,7 @@ def noted(spark: SparkSession, small: Path, tmp_path_factory: pytest.TempPathFac
         raise Died
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(committing, "_finish", dies)
+        patched.setattr(commit_note, "_finish", dies)
         with pytest.raises(Died):
             compacted(spark, folder / "trail", folder / "out")
     return folder / "trail"

@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from postroad.lab.trails import growing_trail, read_truth, write_trail
-from postroad.pipeline import PipelineError, run_job
-from postroad.pipeline import alerts as alerting
+from postroad.pipeline import PipelineError, alerts, run_job
 from postroad.pipeline.alerts import Totals, alerts_of, news, read_totals, refresh, store_increments
 from postroad.pipeline.counts import BIN_MS, INCREMENTS
 from postroad.pipeline.jobs import compact, follow
@@ -51,7 +50,7 @@ def test_growing_trail_is_counted_once_across_stops_and_compaction(
             followed(spark, trail, out)
         elif part == 4:
             # A batch that stored its counts and died before Spark knew: it is done again.
-            real = alerting.store_increments
+            real = alerts.store_increments
 
             def dies(*given: Any, real: Any = real) -> None:
                 real(*given)
@@ -81,7 +80,7 @@ def test_following_once_ends_while_brokers_go_on_writing(
 ) -> None:
     trail, out = tmp_path / "trail", tmp_path / "out"
     writer = TrailWriter(trail, 1, MINUTE)
-    real, commits = alerting.store_increments, 0
+    real, commits = alerts.store_increments, 0
 
     def goes_on(*given: Any) -> None:
         nonlocal commits
@@ -116,7 +115,7 @@ def test_broker_that_writes_no_more_is_told(tmp_path: Path) -> None:
     for part, _ in steps:
         if part == 2:
             break
-    now = SCALE.start + 80_000 + alerting.QUIET_MS
+    now = SCALE.start + 80_000 + alerts.QUIET_MS
     assert refresh(tmp_path / "trail", tmp_path / "out", now) == []
     found = refresh(tmp_path / "trail", tmp_path / "out", now + 1_000)
     assert [alert["broker"] for alert in found] == [1, 2, 3, 4, 5]
@@ -125,7 +124,7 @@ def test_broker_that_writes_no_more_is_told(tmp_path: Path) -> None:
 
 
 def test_counts_are_summed_up_and_nothing_is_doubled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerting, "MAX_BATCHES", 3)
+    monkeypatch.setattr(alerts, "MAX_BATCHES", 3)
     rows = pa.Table.from_pylist(
         [{"about": "relayed", "number": 1, "other": 2, "bin": 7, "messages": 5}], schema=INCREMENTS
     )
@@ -144,8 +143,8 @@ def test_counts_of_another_format_are_refused(tmp_path: Path) -> None:
 
 
 def test_minutes_without_losses_are_let_go_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerting, "MAX_BATCHES", 1)
-    old, recent = 1_000, 1_000 + alerting.MINUTES_KEPT_MS // BIN_MS
+    monkeypatch.setattr(alerts, "MAX_BATCHES", 1)
+    old, recent = 1_000, 1_000 + alerts.MINUTES_KEPT_MS // BIN_MS
     counts = [
         ("relayed", 1, 2, old, 5), ("arrived", 1, 2, old, 5), ("accepted", 1, 0, old, 5), ("begun", 1, 77, 0, 1),
         ("relayed", 1, 3, old, 5), ("arrived", 1, 3, old, 3), ("returned", 1, 3, old, 1),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from postroad.lab.trails import read_truth
 from postroad.messages import MessageId
-from postroad.pipeline import judgement as judging
+from postroad.pipeline import judgement
 from postroad.pipeline.context import Context, read_context
 from postroad.pipeline.ids import id_texts
 from postroad.pipeline.judgement import Judge, judged
@@ -73,13 +73,13 @@ def test_bulk_agrees_with_the_rules_id_by_id(
 
 def test_most_ids_are_judged_in_bulk(context: Context, evidence: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     one_by_one: list[int] = []
-    real = vars(judging)["journey_of"]
+    real = vars(judgement)["journey_of"]
 
     def counted(*given: Any) -> Any:
         one_by_one.append(1)
         return real(*given)
 
-    monkeypatch.setattr(judging, "journey_of", counted)
+    monkeypatch.setattr(judgement, "journey_of", counted)
     judged(context, evidence)
     assert 0 < len(one_by_one) < COUNT
 

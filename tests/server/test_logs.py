@@ -15,8 +15,7 @@ from postroad.broker import Limits
 from postroad.broker.consignments import Consignments
 from postroad.config import BrokerConfig
 from postroad.messages import Batch
-from postroad.server import Service, log_to_stderr
-from postroad.server import queue_watch as watching
+from postroad.server import Service, log_to_stderr, queue_watch
 from postroad.server.logs import JsonLogFormatter
 from tests.server.people import PlainGate
 from tests.server.scene import Client, Scene, run, service, until
@@ -110,7 +109,7 @@ def test_nobody_reads_a_passcode_in_the_log(caplog: pytest.LogCaptureFixture) ->
 def test_slow_subscribers_are_named_once_per_look_with_what_was_shed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "MOST_LINES", 2)
+    monkeypatch.setattr(queue_watch, "MOST_LINES", 2)
     running = Service(BrokerConfig(data=str(tmp_path), limits=Limits(queue_messages=2)))
     scene = Scene()
     scene.core, scene.dispatcher = running.dispatcher.core, running.dispatcher
@@ -119,7 +118,7 @@ def test_slow_subscribers_are_named_once_per_look_with_what_was_shed(
     for number, reader in enumerate(readers):
         reader.subscribe(f"s{number}", "a", overflow="drop-oldest")
         reader.conversation.writable(False)
-    watch = watching.QueueWatch(scene.core, running)
+    watch = queue_watch.QueueWatch(scene.core, running)
     for _ in range(2):
         for _ in range(5):
             writer.send("a")
@@ -140,7 +139,7 @@ def test_full_store_and_retention_cut_short_are_told_in_the_log_and_by_health(
     async def talk() -> None:
         async with service(tmp_path) as broker:
             core = broker.dispatcher.core
-            watch = watching.QueueWatch(core, broker)
+            watch = queue_watch.QueueWatch(core, broker)
             assert core.store is not None
             subscription = core.subscribe(core.attached("reader"), "s", "a")
             batch = Batch.build([("a", {}), ("a", {})])
@@ -160,7 +159,7 @@ def test_full_store_and_retention_cut_short_are_told_in_the_log_and_by_health(
 def test_turned_away_connections_and_expired_messages_are_counted_in_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(queue_watch, "LOOK_SECONDS", 0.05)
     caplog.set_level(logging.INFO, "postroad.server")
 
     async def talk() -> None:

@@ -135,7 +135,7 @@ def test_publisher_that_is_faster_than_the_disk_goes_on_when_the_disk_has_caught
 ) -> None:
     # More than a tenth of what is sent may not wait for the disk.
     monkeypatch.setattr("postroad.store.log.MAX_WAITING_BYTES", 1_500_000)
-    monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 1_000_000)
+    monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 1_000_000)
 
     async def talk() -> None:
         async with stalled(tmp_path, limits=SMALL) as (broker, slow, writer):

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
+from typing import TYPE_CHECKING
 
 from tests.structure.repository import PACKAGE, files, parsed, rooms
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Room -> its modules that other rooms may import by name.
 INNER: dict[str, set[str]] = {
@@ -42,7 +47,7 @@ INNER: dict[str, set[str]] = {
         "run_folder",
         "runs",
         "scenarios",
-        "scenarios.recorded",
+        "scenarios.recorded_trail",
         "service_costs",
         "trails",
     },
@@ -70,7 +75,6 @@ INNER: dict[str, set[str]] = {
     "pipeline": {
         "erasure",
         "java_options",
-        "jobs",
         "jobs.audit",
         "jobs.compact",
         "jobs.follow",
@@ -96,6 +100,7 @@ INNER: dict[str, set[str]] = {
     },
     "recording": {
         "disk",
+        "writer",
     },
     "routing": {
         "control_frames",
@@ -110,6 +115,7 @@ INNER: dict[str, set[str]] = {
         "like",
         "limits",
         "normal_form",
+        "tree",
     },
     "server": {
         "directories",
@@ -170,10 +176,33 @@ def past_the_door() -> dict[str, set[str]]:
         for node in ast.walk(parsed(path)):
             if not (isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("postroad.")):
                 continue
-            _, room, *inner = node.module.split(".")
-            if inner and room in known and room != own:
-                found[room].add(".".join(inner))
+            for module in imported_modules(node):
+                _, room, *inner = module.split(".")
+                if inner and room in known and room != own:
+                    found[room].add(".".join(inner))
     return dict(found)
+
+
+def imported_modules(node: ast.ImportFrom) -> list[str]:
+    """The modules that names come from; for `from postroad.messages import faults` that is the module `faults`."""
+    assert node.module is not None
+    folder = PACKAGE.joinpath(*node.module.split(".")[1:])
+    if not folder.is_dir():
+        return [node.module]
+    offered = names_offered(folder / "__init__.py")
+    inner = [one.name for one in node.names if one.name not in offered and (folder / f"{one.name}.py").is_file()]
+    return [f"{node.module}.{one}" for one in inner] + [node.module] * (len(inner) < len(node.names))
+
+
+@cache
+def names_offered(door: Path) -> frozenset[str]:
+    """`__all__` of a module; a function may have the name of the module that holds it."""
+    for node in parsed(door).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(one, ast.Name) and one.id == "__all__" for one in node.targets
+        ):
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
 
 
 def test_rooms_are_entered_by_their_doors_or_by_inner_contracts() -> None:

@@ -6,6 +6,8 @@ import ast
 import re
 from collections import defaultdict
 
+import pytest
+
 from tests.structure.repository import PACKAGE, files, name, parsed
 
 # Names that two rooms share on purpose.
@@ -15,12 +17,12 @@ SHARED = {
 }
 
 
-def public_classes() -> dict[str, list[str]]:
-    """Class name -> the modules that have a class of that name."""
+def classes() -> dict[str, list[str]]:
+    """Class name -> the modules that have a class of that name, for other modules or for themselves."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in files(".py", PACKAGE):
         for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef):
                 found[node.name].append(path.relative_to(PACKAGE).as_posix())
     return found
 
@@ -28,15 +30,15 @@ def public_classes() -> dict[str, list[str]]:
 def test_class_names_are_unique_across_rooms() -> None:
     twice = {
         class_name: modules
-        for class_name, modules in public_classes().items()
+        for class_name, modules in classes().items()
         if len(modules) > 1 and {module.split("/")[0] for module in modules} != SHARED.get(class_name)
     }
     assert twice == {}
 
 
 def test_names_that_are_shared_on_purpose_are_shared() -> None:
-    classes = public_classes()
-    assert {one: {module.split("/")[0] for module in classes[one]} for one in SHARED} == SHARED
+    found = classes()
+    assert {one: {module.split("/")[0] for module in found[one]} for one in SHARED} == SHARED
 
 
 def test_files_are_found() -> None:
@@ -50,6 +52,12 @@ NOUNS_IN_ING = {"config/tracking.py": "the settings of the room of that name"}
 def test_modules_are_named_by_nouns() -> None:
     named = {path.relative_to(PACKAGE).as_posix() for path in files("ing.py", PACKAGE)}
     assert named == set(NOUNS_IN_ING), "name a module for what it holds (docs/vocabulary.md)"
+
+
+@pytest.mark.parametrize("ending", ["ed.py", "able.py", "ly.py"])
+def test_modules_are_not_named_by_adjectives(ending: str) -> None:
+    named = {path.relative_to(PACKAGE).as_posix() for path in files(ending, PACKAGE)}
+    assert named == set(), "name the thing as well: rendered_rows, not rendered"
 
 
 # Words that gave way to others, and the rooms that may still use them in names, each for its reason.

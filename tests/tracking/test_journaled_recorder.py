@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.messages import Batch
-from postroad.tracking import ExactRecorder, Recorder
-from postroad.tracking import journaled_recorder as journaling
+from postroad.tracking import ExactRecorder, Recorder, journaled_recorder
 from postroad.tracking.journaled_recorder import Journaled, JournalEntryError, retell, told_at
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def test_every_event_has_numbers_of_its_own_in_journals() -> None:
     numbers = [one for name in EVENTS for one in getattr(Recorder, name).event if one]
     assert len(EVENTS) >= 14
     assert sorted(numbers) == sorted(set(numbers))
-    assert not set(numbers) & set(journaling.JournalMark)
+    assert not set(numbers) & set(journaled_recorder.JournalMark)
 
 
 @given(st.lists(calls(), max_size=10))
@@ -133,7 +132,7 @@ def test_a_cut_entry_is_refused() -> None:
 @pytest.mark.parametrize(("number", "now"), [(-1, 5), (2**32, 5), (5, -1), (5, 2**62 + 1)])
 def test_an_entry_with_a_number_that_nothing_has_is_refused(event: int, number: int, now: int) -> None:
     """A recorder that took it would fail when it writes all that it holds."""
-    entry = np.array([(event, 1, number, now)], journaling.ENTRY_HEAD).tobytes() + bytes(16)
+    entry = np.array([(event, 1, number, now)], journaled_recorder.ENTRY_HEAD).tobytes() + bytes(16)
     with pytest.raises(JournalEntryError):
         retell(entry, ExactRecorder(1, 0))
 

@@ -100,13 +100,13 @@ def _write(
     source: RetainedRows, folder: Path, topic: TopicPattern | None, since: int | None, until: int | None
 ) -> ExportReport:
     chosen = _Choice(topic, since, until)
-    with _Files(folder) as files:
+    with _ParquetFiles(folder) as files:
         for batch in source.batches():
             files.add(archive_table(batch.take(chosen.rows(batch))))
     return ExportReport(files.rows, files.count, source.topics, source.gone)
 
 
-class _Files:
+class _ParquetFiles:
     """Parquet files with row groups of a good size: records of the store are small."""
 
     def __init__(self, folder: Path) -> None:
@@ -116,7 +116,7 @@ class _Files:
         self._in_file = 0
         self.count = self.rows = 0
 
-    def __enter__(self) -> _Files:
+    def __enter__(self) -> _ParquetFiles:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -49,7 +49,7 @@ class Learned(NamedTuple):
     faults: tuple[tuple[int, str], ...] = ()
 
 
-class _Waiting(NamedTuple):
+class _WaitingFrame(NamedTuple):
     frame: Interest | InterestDelta | None  # None: the broker is gone
     link: int
 
@@ -70,12 +70,12 @@ class _Line:
     __slots__ = ("current", "size", "steps", "waiting")
 
     def __init__(self) -> None:
-        self.current: _Waiting | None = None
+        self.current: _WaitingFrame | None = None
         self.steps: Generator[Learned | None, None, None] | None = None
-        self.waiting: deque[_Waiting] = deque()
+        self.waiting: deque[_WaitingFrame] = deque()
         self.size = 0
 
-    def put(self, one: _Waiting) -> None:
+    def put(self, one: _WaitingFrame) -> None:
         if isinstance(one.frame, Interest):
             # A full interest makes all that waits before it obsolete.
             self.clear()
@@ -125,10 +125,10 @@ class Advertisements:
         line = self._lines.get(frame.broker)
         if line is None:
             line = self._lines[frame.broker] = _Line()
-            line.put(_Waiting(frame, link))
+            line.put(_WaitingFrame(frame, link))
             return self._take_steps(frame.broker, now)
         if not line.holds((frame.epoch, frame.version)):
-            line.put(_Waiting(frame, link))
+            line.put(_WaitingFrame(frame, link))
         return Learned()
 
     def forget(self, broker: int, now: int) -> None:
@@ -138,7 +138,7 @@ class Advertisements:
             line.steps.close()
         line.current = line.steps = None
         line.clear()
-        line.waiting.append(_Waiting(None, 0))
+        line.waiting.append(_WaitingFrame(None, 0))
         self._take_steps(broker, now)
 
     def work(self, now: int) -> Learned:
@@ -189,7 +189,7 @@ class Advertisements:
         if not line.waiting:
             del self._lines[broker]
 
-    def _learning(self, broker: int, one: _Waiting, now: int) -> Generator[Learned | None, None, None]:
+    def _learning(self, broker: int, one: _WaitingFrame, now: int) -> Generator[Learned | None, None, None]:
         frame, link = one
         if frame is None:
             yield from self._interests.apply(broker, Advertised(None, None))

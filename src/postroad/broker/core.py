@@ -29,7 +29,7 @@ from postroad.broker.residents import Residents
 from postroad.broker.retentions import Retentions
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.statistics import statistics_of
-from postroad.broker.stored import StoredQueues
+from postroad.broker.stored_queues import StoredQueues
 from postroad.broker.turns import Turns, Work
 from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.matching.table_hash import FIXED_SECRET

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from postroad.broker.outbox import Outbox
     from postroad.broker.peers import Peers
     from postroad.broker.sessions import Session, Subscription
-    from postroad.broker.stored import StoredQueues
+    from postroad.broker.stored_queues import StoredQueues
     from postroad.broker.turns import Turns
     from postroad.messages import Batch
     from postroad.store import Taken

@@ -23,7 +23,7 @@ from postroad.broker.receptions import is_reception
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
 from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
-from postroad.broker.stored import Discard
+from postroad.broker.stored_queues import Discard
 from postroad.errors import PostroadError
 from postroad.messages.headers import escape
 from postroad.selectors import Selector, TopicPattern, check_topic
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.outbox import Outbox
     from postroad.broker.replays import ReplayStart
-    from postroad.broker.stored import StoredQueues
+    from postroad.broker.stored_queues import StoredQueues
     from postroad.messages import Batch
 
 __all__ = ["MAX_DURABLES", "MAX_NAME_BYTES", "DurableTerms", "Durables"]

@@ -25,7 +25,7 @@ from postroad.broker.queue_names import check_name, rows_by_name
 from postroad.broker.queue_returns import QueueReturns
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
-from postroad.broker.stored import Discard
+from postroad.broker.stored_queues import Discard
 from postroad.matching import SubscriptionIndex, WorkError
 from postroad.messages.columns import EXPIRY, FLAGS, QUEUED
 from postroad.selectors import Selector, TopicPattern, check_topic

@@ -27,7 +27,7 @@ from postroad.broker.outgoing_queue import (
     put_pieces,
 )
 from postroad.broker.queue_names import rows_by_name
-from postroad.broker.stored import Discard
+from postroad.broker.stored_queues import Discard
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import first_places, rows_payload, subtract
 from postroad.tracking.reasons import Detour
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.peers import Peers
     from postroad.broker.sessions import Session
-    from postroad.broker.stored import StoredQueues
+    from postroad.broker.stored_queues import StoredQueues
     from postroad.messages import Batch
     from postroad.store import Cursor
 
@@ -72,7 +72,7 @@ class _Unconfirmed(NamedTuple):
     attempt: int
 
 
-class _Way:
+class _UnderWay:
     """What is under way to one home.
 
     Attributes:
@@ -107,7 +107,7 @@ class OutgoingQueues:
         self._named: dict[str, OutgoingQueue] = {}
         self._for_durables: dict[int, OutgoingQueue] = {}
         self._of_principal: Counter[str] = Counter()
-        self._ways: dict[int, _Way] = {}
+        self._ways: dict[int, _UnderWay] = {}
         self._next = 1
         # Those that have more to put than they may now.
         self._stalled: dict[int, OutgoingQueue] = {}
@@ -291,7 +291,7 @@ class OutgoingQueues:
                 return
         self._stalled[queue.cursor.number] = queue
 
-    def _put(self, queue: OutgoingQueue, way: _Way, places: Rows, batch: Batch, now: int) -> None:
+    def _put(self, queue: OutgoingQueue, way: _UnderWay, places: Rows, batch: Batch, now: int) -> None:
         number, self._next = self._next, self._next + 1
         again, count = queue.doubtful > 0, len(places)
         queue.doubtful = max(0, queue.doubtful - count)
@@ -331,8 +331,8 @@ class OutgoingQueues:
         if queue.holder.waiting.stored:
             self._stored.block(queue.holder)
 
-    def _way(self, home: int) -> _Way:
-        return self._ways.setdefault(home, _Way())
+    def _way(self, home: int) -> _UnderWay:
+        return self._ways.setdefault(home, _UnderWay())
 
     def purge(self, queue: OutgoingQueue, reason: str) -> int:
         """Give up all that waits for a queue, as an operator wants it; returns how many messages that is.
@@ -397,7 +397,7 @@ class OutgoingQueues:
             self._take_back(way, put, home, now)
             self._stalled[put.queue.cursor.number] = put.queue
 
-    def _take_back(self, way: _Way, put: _Unconfirmed, home: int, now: int) -> None:
+    def _take_back(self, way: _UnderWay, put: _Unconfirmed, home: int, now: int) -> None:
         queue, every = put.queue, np.arange(len(put.places))
         way.rows -= len(every)
         queue.unconfirmed -= len(every)

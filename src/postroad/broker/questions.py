@@ -86,7 +86,7 @@ _Key = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class _Way:
+class _SeenQuestion:
     """A question that was seen: the link back to its asker, whom it asks, and what."""
 
     link: int  # 0 for a question of this broker
@@ -127,7 +127,7 @@ class Questions:
         self._seals = seals
         self._next = 1
         # By (asker, epoch, number), the oldest first: all are remembered for the same time.
-        self._ways: OrderedDict[_Key, _Way] = OrderedDict()
+        self._ways: OrderedDict[_Key, _SeenQuestion] = OrderedDict()
         self._of_asker: Counter[int] = Counter()
 
     def ask(self, target: int, message: MessageId, links: Collection[int], now: int) -> tuple[int, Said]:
@@ -136,7 +136,9 @@ class Questions:
         asked = _Asked(self._broker, self._epoch, number, target, MAX_HOPS, bytes(message))
         if self._seals is not None:
             asked = msgspec.structs.replace(asked, signature=self._seals.sign(asked.signed()))
-        self._remember((self._broker, self._epoch, number), _Way(0, now + REMEMBERED_MS, target, asked.message), now)
+        self._remember(
+            (self._broker, self._epoch, number), _SeenQuestion(0, now + REMEMBERED_MS, target, asked.message), now
+        )
         data = msgspec.msgpack.encode(asked)
         return number, Said([(link, data) for link in links])
 
@@ -164,7 +166,7 @@ class Questions:
         if not self._is_listed(asked.asker):
             return Said([], refused=f"a question of broker {asked.asker}, which this network does not list")
         self._check(asked.asker, asked.signed(), asked.signature, f"broker {link} sent a question")
-        self._remember(key, _Way(link, now + REMEMBERED_MS, asked.target, asked.message), now)
+        self._remember(key, _SeenQuestion(link, now + REMEMBERED_MS, asked.target, asked.message), now)
         if asked.target == self._broker:
             return Said([], asked=(key, MessageId.from_bytes(asked.message)))
         if asked.hops == 0:
@@ -216,7 +218,7 @@ class Questions:
         if self._seals is not None and not self._seals.verify(broker, signed, signature):
             raise QuestionError(f"{what} of broker {broker} that broker did not sign")
 
-    def _remember(self, key: _Key, way: _Way, now: int) -> None:
+    def _remember(self, key: _Key, way: _SeenQuestion, now: int) -> None:
         self._ways[key] = way
         self._of_asker[key[0]] += 1
         self._forget(now)

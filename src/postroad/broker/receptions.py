@@ -23,7 +23,7 @@ import numpy as np
 from postroad.broker.channel_items import ChannelError, PutRefused, Stored
 from postroad.broker.outgoing_queue import DURABLE_PUT
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
-from postroad.broker.stored import id_texts
+from postroad.broker.stored_queues import id_texts
 from postroad.errors import PostroadError
 from postroad.messages.columns import FLAGS, QUEUED, SOURCE
 from postroad.selectors import check_topic

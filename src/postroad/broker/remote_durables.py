@@ -19,7 +19,7 @@ from postroad.broker.budgets import NANOSECONDS
 from postroad.broker.channel_items import ChannelError, Informed
 from postroad.broker.outgoing_queue import RemoteInterestTerms, is_remote_interest
 from postroad.broker.standing_interest import MATCH_ALL, MAX_STANDING_BYTES, MAX_STANDING_ROWS
-from postroad.broker.stored import Discard
+from postroad.broker.stored_queues import Discard
 from postroad.errors import PostroadError
 from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import decode_exact, encode_exact
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.outgoing_queue import OutgoingQueue
     from postroad.broker.peers import Peers
-    from postroad.broker.stored import StoredQueues
+    from postroad.broker.stored_queues import StoredQueues
     from postroad.matching.cover import Row
 
 __all__ = ["RemoteDurables"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from postroad.broker.retentions import Retentions
     from postroad.broker.sessions import Session, Subscription
-    from postroad.broker.stored import StoredQueues
+    from postroad.broker.stored_queues import StoredQueues
     from postroad.messages import Batch, MessageId
     from postroad.selectors import Selector
     from postroad.store import Cursor, HistoryRows, Log

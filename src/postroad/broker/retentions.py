@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.broker.core import Broker
-    from postroad.broker.stored import StoredQueues
+    from postroad.broker.stored_queues import StoredQueues
     from postroad.store import Cursor, RetainedTopic
 
 __all__ = ["MAX_RETAINED_RUNS", "Retentions", "is_retention", "retained_topic"]

@@ -290,7 +290,7 @@ def replay(
     """Play recorded traffic through another network in virtual time, and say what would change."""
     from postroad.cli.pipelines import moment
     from postroad.lab.replay import replay as play
-    from postroad.lab.scenarios.recorded import read_record
+    from postroad.lab.scenarios.recorded_trail import read_record
 
     request = _played_on(plan, recorded, bandwidth, seed, costs, message_bytes=message_bytes, speed=speed)
     record = read_record(trail, moment(since, "--since"), moment(until, "--until"))

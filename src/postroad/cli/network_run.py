@@ -200,11 +200,11 @@ def read_plan(path: Path) -> Plan:
 
 
 def _listener(as_json: bool) -> Listener:
-    from postroad.cli import network_view as watching
+    from postroad.cli import network_view
 
     if as_json:
-        return watching.JsonEvents()
-    return watching.LiveTable() if sys.stdout.isatty() else watching.PlainLines()
+        return network_view.JsonEvents()
+    return network_view.LiveTable() if sys.stdout.isatty() else network_view.PlainLines()
 
 
 async def _until_stopped(run: NetworkRun) -> None:

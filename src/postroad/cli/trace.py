@@ -20,7 +20,7 @@ from postroad.cli.admin_requests import (
     read_token,
 )
 from postroad.cli.output import AsJson, echo_json
-from postroad.cli.unwritten import not_all_is_written, unwritten
+from postroad.cli.unwritten_messages import not_all_is_written, unwritten
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:

@@ -57,6 +57,8 @@ _WRAPPER_PREFIX = "_ZN7cpython"
 class _Library(codegen.JITCodeLibrary):
     """Code that is optimised, and written out when asked for."""
 
+    _codegen: _Codegen
+
     def get_pointer_to_function(self, name: str) -> int:
         return 0  # Nothing of it runs in this process.
 

@@ -13,7 +13,7 @@ import numpy as np
 from postroad.lab.errors import LabError
 from postroad.lab.performance import Performance
 from postroad.lab.raw_events import RawEvents
-from postroad.lab.scenarios.recorded import DEFAULT_MESSAGE_BYTES, RecordedScenario
+from postroad.lab.scenarios.recorded_trail import DEFAULT_MESSAGE_BYTES, RecordedScenario
 from postroad.lab.service_costs import MEASURED_TIMES
 from postroad.lab.simulated_stage import play_simulated
 from postroad.simulation import LinkQuality
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from postroad.lab.scenarios import Scenario
-    from postroad.lab.scenarios.recorded import RecordedTraffic
+    from postroad.lab.scenarios.recorded_trail import RecordedTraffic
     from postroad.simulation import ServiceTimes
 
 __all__ = ["PlayedTraffic", "ReplayComparison", "ReplayRequest", "play_workload", "replay"]

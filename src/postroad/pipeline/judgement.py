@@ -131,13 +131,13 @@ def _never(view: View, groups: Ints) -> tuple[Ints, Any]:
     """Return ids of which nothing is known, although their origins have complete records of the time."""
     certain = groups[view.context.is_complete(view.at["origin"][groups], view.at["time"][groups])]
     verdicts = np.full(len(certain), Verdict.NEVER_ACCEPTED.value, object)
-    return certain, _table(verdicts, np.ones(len(certain)), *(_Rows.empty(len(certain)) for _ in range(3)))
+    return certain, _table(verdicts, np.ones(len(certain)), *(_RowLists.empty(len(certain)) for _ in range(3)))
 
 
 def _walked(view: View, groups: Ints, source: int) -> tuple[Ints, Any]:
     """Return ids with evidence of one kind, without those that are not plain."""
     if not len(groups):
-        return groups, _table(np.empty(0, object), np.empty(0), *(_Rows.empty(0) for _ in range(3)))
+        return groups, _table(np.empty(0, object), np.empty(0), *(_RowLists.empty(0) for _ in range(3)))
     rows = view.chosen(groups, source)
     plain = np.zeros(len(view.at["origin"]), np.bool_)
     plain[groups] = True
@@ -165,27 +165,27 @@ def _counted(chosen: Ints, plain: Bits, answers: Answers) -> tuple[Ints, Any]:
     return chosen, _table(
         verdict[chosen],
         certainty[chosen],
-        _Rows.of(place, len(chosen), *answers.stops),
-        _Rows.of(place, len(chosen), *answers.delivered, answers.doubts),
-        _Rows.of(place, len(chosen), *answers.acknowledged, np.zeros(len(told))),
+        _RowLists.of(place, len(chosen), *answers.stops),
+        _RowLists.of(place, len(chosen), *answers.delivered, answers.doubts),
+        _RowLists.of(place, len(chosen), *answers.acknowledged, np.zeros(len(told))),
     )
 
 
 # --- tables of verdicts ---------------------------------------------------------------------------------------------
 
 
-class _Rows(NamedTuple):
+class _RowLists(NamedTuple):
     """Lists of rows: those of list i are at offsets[i] to offsets[i + 1], sorted."""
 
     offsets: Ints
     columns: tuple[Any, ...]
 
     @classmethod
-    def empty(cls, count: int) -> _Rows:
+    def empty(cls, count: int) -> _RowLists:
         return cls(np.zeros(count + 1, np.int64), ())
 
     @classmethod
-    def of(cls, place: Ints, count: int, group: Ints, *columns: Any) -> _Rows:
+    def of(cls, place: Ints, count: int, group: Ints, *columns: Any) -> _RowLists:
         """Build lists by the place of each group; groups without a place are left out."""
         row = place[group]
         kept = np.flatnonzero(row >= 0)
@@ -209,8 +209,10 @@ _ANSWER_NAMES = VERDICT_SCHEMA.names[5:]
 _ANSWERS = pa.schema([VERDICT_SCHEMA.field(name) for name in _ANSWER_NAMES])
 
 
-def _table(verdict: Any, certainty: Floats, brokers: _Rows, subscriptions: _Rows, acknowledged: _Rows) -> Any:
-    nothing = _Rows.empty(len(verdict))
+def _table(
+    verdict: Any, certainty: Floats, brokers: _RowLists, subscriptions: _RowLists, acknowledged: _RowLists
+) -> Any:
+    nothing = _RowLists.empty(len(verdict))
     lists = [brokers, subscriptions, acknowledged, *(nothing for _ in _ANSWER_NAMES[5:])]
     kinds = [_ANSWERS.field(name).type for name in _ANSWER_NAMES[2:]]
     arrays = [rows.array(kind) for rows, kind in zip(lists, kinds, strict=True)]

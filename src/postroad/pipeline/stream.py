@@ -119,7 +119,7 @@ def beginning(root: Location, broker: int, through: int) -> tuple[int, int]:
 
 
 @dataclass
-class _Files(InputPartition):
+class _NewFiles(InputPartition):
     """Some new files of one broker; for a replayed journal, also the earlier files to compare with.
 
     Attributes:
@@ -163,12 +163,12 @@ class TrailStream(DataSourceStreamReader):
             before = {mark: tuple(told_before(self._root, broker, mark)) for mark in marks}
             files = tuple((entry, before.get(retold_after(entry) or 0)) for entry in entries)
             if files or begun:
-                found.append(_Files(broker, files, begun))
+                found.append(_NewFiles(broker, files, begun))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the counts of the files."""
-        assert isinstance(partition, _Files)
+        assert isinstance(partition, _NewFiles)
         if partition.begun:
             yield from begun_at(partition.broker, partition.begun).to_batches()
         for entry, before in partition.files:

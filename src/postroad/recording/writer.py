@@ -60,7 +60,7 @@ class TakenJob(NamedTuple):
     at: int
 
 
-class _Waiting:
+class _Waiter:
     """Somebody who waits until what was recorded is written.
 
     Attributes:
@@ -121,7 +121,7 @@ class RecordWriter:
         self._looked = self._latest = self.released_through = clock()
         self._set_back: list[tuple[int, int]] = []
         self._trouble = ""
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiter] = deque()
         self._hurried = -HURRY_SECONDS
         # The last job that was given up.
         self._lost = -1
@@ -176,7 +176,7 @@ class RecordWriter:
         Nobody waits longer than `PATIENCE_SECONDS` for a disk.
         """
         loop = asyncio.get_running_loop()
-        self._waiting.append(_Waiting(action, loop.time()))
+        self._waiting.append(_Waiter(action, loop.time()))
         if len(self._waiting) > MOST_WAITING:
             _call(self._waiting.popleft().action, False)
         loop.call_later(PATIENCE_SECONDS, self._answer)

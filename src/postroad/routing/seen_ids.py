@@ -113,7 +113,7 @@ class _Table:
         return len(self.heads)
 
 
-class _Origin:
+class _OriginIds:
     __slots__ = ("floors", "newer", "older")
 
     def __init__(self, now: int, floor: int) -> None:
@@ -140,7 +140,7 @@ class SeenIds:
         # Spread over 64 bits, odd, and with its highest bit set: a hash that multiplies by 1 or by -1 would be none.
         spread = hashlib.blake2b((secret & (2**64 - 1)).to_bytes(8, "little"), digest_size=8).digest()
         self._secret = np.uint64(int.from_bytes(spread, "little") | 1 << 63 | 1)
-        self._origins: dict[int, _Origin] = {}
+        self._origins: dict[int, _OriginIds] = {}
         self._evicted: dict[int, int] = {}
         self._floor = 0  # that of origins which are in neither of the two
         self._places = self._refused = self._forgotten = self._doubtful = 0
@@ -211,11 +211,11 @@ class SeenIds:
 
     # --- room --------------------------------------------------------------------------------------------------------
 
-    def _begin(self, number: int, now: int) -> _Origin:
+    def _begin(self, number: int, now: int) -> _OriginIds:
         # A neighbour may name any origin; the first ones are forgotten first.
         while self._origins and self._places + _FIRST_SIZE > MAX_REMEMBERED:
             self._evict(next(iter(self._origins)))
-        origin = self._origins[number] = _Origin(now, self._evicted.pop(number, self._floor))
+        origin = self._origins[number] = _OriginIds(now, self._evicted.pop(number, self._floor))
         self._places += _FIRST_SIZE
         return origin
 
@@ -228,7 +228,7 @@ class SeenIds:
             first = next(iter(self._evicted))
             self._floor = max(self._floor, self._evicted.pop(first))
 
-    def _forget(self, origin: _Origin, table: _Table) -> None:
+    def _forget(self, origin: _OriginIds, table: _Table) -> None:
         self._places -= table.size
         self._forgotten += table.count
         if not table.count:
@@ -244,7 +244,7 @@ class SeenIds:
         each = zip(heads[:count].tolist(), floors[:count].tolist(), strict=True)
         origin.floors.raise_each({head: min(last + 1, HIGHEST) for head, last in each})
 
-    def _make_room(self, origin: _Origin, now: int) -> None:
+    def _make_room(self, origin: _OriginIds, now: int) -> None:
         """Grow as long as the table is young or small; otherwise forget the older table and begin a new one."""
         newer = origin.newer
         age, larger = now - newer.begun, newer.size * _GROWTH

@@ -25,6 +25,7 @@ import numpy as np
 
 from postroad.errors import PostroadError
 from postroad.messages import decode_batch, decode_envelopes, encode_batch, encode_envelopes, encode_metadata
+from postroad.messages.columns import METADATA
 from postroad.messages.envelope import ENVELOPE_BYTES
 from postroad.messages.id_columns import TIME_SHIFT
 from postroad.messages.scanner import PREFIX_BYTES
@@ -79,7 +80,7 @@ class EncodedRows:
         self.count = len(batch)
         self.envelopes = encode_envelopes(batch)
         self.messages, self.lengths = encode_batch(batch)
-        has_metadata = bool((batch.spans[:, 8] != batch.spans[:, 9]).any())
+        has_metadata = bool((batch.spans[:, METADATA] != batch.spans[:, METADATA + 1]).any())
         self.metadata = encode_metadata(batch)[0] if has_metadata else np.empty(0, np.uint8)
         self.size = self.messages.nbytes + self.metadata.nbytes + self.count * (ENVELOPE_BYTES + 4)
 

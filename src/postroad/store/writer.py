@@ -32,7 +32,7 @@ MAX_UNSYNCED_BYTES = 32 * 1024 * 1024
 _CHECKPOINT_SHARE = 8
 
 
-class _Pending:
+class _PendingRecord:
     """A record that may not be on disk yet.
 
     Attributes:
@@ -99,9 +99,9 @@ class LogWriter:
         # Damaged segments that are not preserved yet.
         self._damaged: set[int] = set()
         self._synced = 0
-        self._queue: list[_Pending] = []
-        self._taken: list[_Pending] = []
-        self._unsynced: list[_Pending] = []
+        self._queue: list[_PendingRecord] = []
+        self._taken: list[_PendingRecord] = []
+        self._unsynced: list[_PendingRecord] = []
         self._unsynced_since: int | None = None
         self._queued_bytes = self._taken_bytes = self._unsynced_bytes = 0
         self._commit: DiskCommit | None = None
@@ -168,7 +168,7 @@ class LogWriter:
 
     def add(self, kind: Kind, payload: bytes, durable: bool, catalogued: int = 0) -> int:
         """Take a record; return its number."""
-        pending = _Pending(kind, self.number, payload, durable, catalogued)
+        pending = _PendingRecord(kind, self.number, payload, durable, catalogued)
         self._queue.append(pending)
         self._queued_bytes += pending.size
         self.number += 1
@@ -217,7 +217,7 @@ class LogWriter:
         # After a failure, records up to `written` may be written again; their numbers stay.
         self._last = self.written
 
-    def _place(self, pending: _Pending) -> None:
+    def _place(self, pending: _PendingRecord) -> None:
         """Append a record to the segment, or to a new one if it does not fit."""
         if self.segment is None or self.segments[self.segment] + pending.size > self._capacity:
             self._begin_segment()

@@ -185,7 +185,7 @@ class Reconstruction:
 
     def journey(self) -> Journey:
         """The journey as far as the answers go."""
-        way = _Way(self.id, self._answers)
+        way = _KnownWay(self.id, self._answers)
         way.walk()
         gaps = tuple((broker, gap) for broker, found in sorted(way.gaps().items()) for gap in found)
         silent = tuple(sorted(broker for broker, answer in self._answers.items() if answer is None))
@@ -204,7 +204,7 @@ class Reconstruction:
             tuple(way.open),
         )
 
-    def _verdict(self, way: _Way, is_partial: bool) -> tuple[Verdict, float]:
+    def _verdict(self, way: _KnownWay, is_partial: bool) -> tuple[Verdict, float]:
         stops = way.stops
         if not stops:
             return self._verdict_of_the_origin()
@@ -231,7 +231,7 @@ class Reconstruction:
         return Verdict.NEVER_ACCEPTED, 1.0
 
 
-class _Way:
+class _KnownWay:
     """The journey of a message as far as some answers go."""
 
     def __init__(self, id: MessageId, answers: Mapping[int, Findings | None]) -> None:

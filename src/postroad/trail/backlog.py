@@ -53,7 +53,7 @@ class Done(NamedTuple):
     stored: bool
 
 
-class _Waiting(NamedTuple):
+class _PreparedJob(NamedTuple):
     number: int
     prepared: Prepared
     told_until: int
@@ -82,7 +82,7 @@ class Backlog:
         self._claim = claim
         self._budget_bytes = budget_bytes
         self._writer: TrailWriter | None = None
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_PreparedJob] = deque()
         self._done: list[Done] = []
         self._pause_ms = 0
         self._retry_at = 0
@@ -131,7 +131,7 @@ class Backlog:
             self._also_lacks(through, told_until, DEFECT)
             self._give_up(job.number)
             raise
-        self._waiting.append(_Waiting(job.number, self._writer.prepare(segments, through), told_until))
+        self._waiting.append(_PreparedJob(job.number, self._writer.prepare(segments, through), told_until))
 
     def lose(self, through: int, told_until: int = 0) -> None:
         """All up to this time that was not taken is given up: the disk did not answer. The trail will say so."""
@@ -203,7 +203,7 @@ class Backlog:
     def _held(self) -> int:
         return sum(waiting.prepared.size for waiting in self._waiting)
 
-    def _commit(self, writer: TrailWriter, waiting: _Waiting, now: int) -> bool:
+    def _commit(self, writer: TrailWriter, waiting: _PreparedJob, now: int) -> bool:
         try:
             self._claim()
             files = writer.commit(waiting.prepared, waiting.told_until)

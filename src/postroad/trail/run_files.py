@@ -59,7 +59,7 @@ class _Column(NamedTuple):
     counted: bool
 
 
-class _Chunk(NamedTuple):
+class _ColumnChunk(NamedTuple):
     """One column of one row group."""
 
     encoding: int
@@ -107,7 +107,7 @@ def render_runs(broker: int, table: RunTable) -> tuple[memoryview, Layout]:
     return memoryview(out), Layout(spans)
 
 
-def _chunk(column: _Column, runs: PassageRuns, rows: int) -> _Chunk:
+def _chunk(column: _Column, runs: PassageRuns, rows: int) -> _ColumnChunk:
     if column.name == "counter":
         return _rising(runs, rows)
     if not column.nullable:
@@ -121,22 +121,22 @@ def _chunk(column: _Column, runs: PassageRuns, rows: int) -> _Chunk:
 
 # Most columns have one value in all of a file, or none: the same page for each row group.
 @lru_cache(maxsize=64)
-def _nulls(rows: int) -> _Chunk:
+def _nulls(rows: int) -> _ColumnChunk:
     return _data_chunk(_levels(np.zeros(1, np.int64), np.array([rows])), _PLAIN, rows, None)
 
 
 @lru_cache(maxsize=64)
-def _constant(value: int, rows: int, counted: bool) -> _Chunk:
+def _constant(value: int, rows: int, counted: bool) -> _ColumnChunk:
     return _numbers(np.array([value]), np.array([rows]), rows, counted)
 
 
 @lru_cache(maxsize=64)
-def _one_list(packed: bytes, rows: int) -> _Chunk:
+def _one_list(packed: bytes, rows: int) -> _ColumnChunk:
     body = _levels(np.ones(1, np.int64), np.array([rows])) + _indices(np.zeros(1, np.int64), np.array([rows]), 1)
     return _data_chunk(body, _BY_DICTIONARY, rows, _dictionary_page(_entry(packed), 1))
 
 
-def _numbers(values: Ints, counts: Ints, rows: int, counted: bool) -> _Chunk:
+def _numbers(values: Ints, counts: Ints, rows: int, counted: bool) -> _ColumnChunk:
     """A column of numbers, as a dictionary and how often each of them follows."""
     distinct, places = np.unique(values, return_inverse=True)
     dictionary = _dictionary_page(distinct.astype("<i8").tobytes(), len(distinct))
@@ -146,7 +146,7 @@ def _numbers(values: Ints, counts: Ints, rows: int, counted: bool) -> _Chunk:
     return _data_chunk(body, _BY_DICTIONARY, rows, dictionary)._replace(statistics=statistics)
 
 
-def _lists(shared: Shared, counts: Ints, rows: int) -> _Chunk:
+def _lists(shared: Shared, counts: Ints, rows: int) -> _ColumnChunk:
     """A column of packed lists; the empty one is null."""
     used, places = np.unique(shared.which, return_inverse=True)
     offsets, numbers = shared.lists
@@ -169,11 +169,11 @@ def _entry(packed: bytes) -> bytes:
     return len(packed).to_bytes(4, "little") + packed
 
 
-def _rising(runs: PassageRuns, rows: int) -> _Chunk:
+def _rising(runs: PassageRuns, rows: int) -> _ColumnChunk:
     body = rising(runs.counter, runs.counts)
     packed = pa.compress(body, codec="zstd", asbytes=True)
     page = _page(_DATA_PAGE, len(body), packed, _data_header(rows, _DELTA))
-    return _Chunk(_DELTA, _ZSTD, None, page, len(page) - len(packed) + len(body))
+    return _ColumnChunk(_DELTA, _ZSTD, None, page, len(page) - len(packed) + len(body))
 
 
 def _levels(present: Ints, counts: Ints) -> bytes:
@@ -194,9 +194,9 @@ def _merged(values: Ints, counts: Ints) -> tuple[Ints, Ints]:
     return values[begins], np.add.reduceat(counts, begins)
 
 
-def _data_chunk(body: bytes, encoding: int, rows: int, dictionary: bytes | None) -> _Chunk:
+def _data_chunk(body: bytes, encoding: int, rows: int, dictionary: bytes | None) -> _ColumnChunk:
     data = _page(_DATA_PAGE, len(body), body, _data_header(rows, encoding))
-    return _Chunk(encoding, _UNCOMPRESSED, dictionary, data, len(data) + len(dictionary or b""))
+    return _ColumnChunk(encoding, _UNCOMPRESSED, dictionary, data, len(data) + len(dictionary or b""))
 
 
 def _data_header(rows: int, encoding: int) -> tuple[int, Struct]:
@@ -213,7 +213,7 @@ def _page(kind: int, unpacked: int, body: bytes, own: tuple[int, Struct]) -> byt
     return encode(Struct(((1, kind), (2, unpacked), (3, len(body)), (4, signed), own))) + body
 
 
-def _placed(column: _Column, chunk: _Chunk, rows: int, at: int) -> Struct:
+def _placed(column: _Column, chunk: _ColumnChunk, rows: int, at: int) -> Struct:
     """A column of a row group, as the footer describes it."""
     ahead = len(chunk.dictionary or b"")
     encodings = [chunk.encoding, _RLE] + ([_PLAIN] if chunk.dictionary else [])

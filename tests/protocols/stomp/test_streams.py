@@ -17,7 +17,6 @@ from postroad.protocols.stomp import (
     Version,
     decode_frames,
 )
-from postroad.protocols.stomp import decoder as decoding
 from tests.protocols.stomp.outcomes import connected, outcome, rows_of
 from tests.protocols.stomp.reference import Parsed, allowed_frames, read_stream, unescape
 from tests.protocols.stomp.strategies import RESERVED, VERSIONS, Send, junk, mutated, sends, splits, streams
@@ -118,7 +117,7 @@ def test_a_stream_that_is_read_in_parts_says_the_same(version: str, data: st.Dat
     stream = b"".join(data.draw(streams(version))) + data.draw(st.one_of(mutated(version), junk()))
     whole = outcome(connected(version), [stream])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "_CONTROL_BUDGET", data.draw(st.integers(1, 300)))
+        patch.setattr("postroad.protocols.stomp.decoder._CONTROL_BUDGET", data.draw(st.integers(1, 300)))
         assert outcome(connected(version, in_parts=True), [stream]) == whole
         assert outcome(connected(version, in_parts=True), data.draw(splits(stream))) == whole
 

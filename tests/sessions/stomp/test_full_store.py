@@ -25,7 +25,7 @@ BODY = bytes(100)
 
 @pytest.fixture(autouse=True)
 def _small_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 2_000)
+    monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 2_000)
 
 
 def consumer(scene: StoredScene) -> tuple[Talker, dict[str, str]]:

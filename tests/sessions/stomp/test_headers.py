@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroad.broker import AckMode, BrokerError, ConsumerTerms
-from postroad.sessions.stomp.durable import deletes_durable, durable_name
+from postroad.sessions.stomp.durable_headers import deletes_durable, durable_name
 from postroad.sessions.stomp.queue_headers import consumer_terms
 from postroad.sessions.stomp.renderers import MESSAGE_BYTES, WEBSOCKET
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from postroad.lab.errors import LabError
-from postroad.lab.experiments.beyond_papers import CrossoverExperiment, FailureExperiment, ThousandExperiment
 from postroad.lab.experiments.content import (
     ComparativeExperiment,
     ConstantRateExperiment,
@@ -15,6 +14,7 @@ from postroad.lab.experiments.filter_costs import FilterCostExperiment
 from postroad.lab.experiments.hierarchies import HierarchyExperiment
 from postroad.lab.experiments.record_latency import RecordLatencyExperiment
 from postroad.lab.experiments.record_sizes import RecordSizeExperiment
+from postroad.lab.experiments.scale_and_failures import CrossoverExperiment, FailureExperiment, ThousandExperiment
 
 __all__ = [
     "EXPERIMENTS",

@@ -139,11 +139,11 @@ def stored(trail: Path) -> dict[str, Any]:
 
 async def perform() -> None:
     """Answer the lines of standard input until it ends."""
-    from postroad.recording import writer as keeping
+    from postroad.recording import writer
     from postroad.server.process import tune_process
 
     tune_process()  # as the program does
-    keeping.LOOK_SECONDS = LOOK_SECONDS
+    writer.LOOK_SECONDS = LOOK_SECONDS
     forces = Forces()
     forces.install()
     stage = Stage(forces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from postroad.matching.encoding.content import Categories, message_categories
 from postroad.matching.encoding.demands import conjunction_categories
 from postroad.matching.encoding.errors import EncodingError
-from postroad.matching.encoding.exact import ANY_TOPIC, decode_exact, decode_exact_in_steps, encode_exact
+from postroad.matching.encoding.exact_form import ANY_TOPIC, decode_exact, decode_exact_in_steps, encode_exact
 from postroad.matching.encoding.matrix import PredicateMatrix
 from postroad.matching.encoding.predicates import EncodedPredicates
 from postroad.matching.encoding.scheme import PERCENT_LADDER, Scheme, even_ladder

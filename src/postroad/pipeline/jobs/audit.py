@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from postroad.pipeline.accuracy import ACCURACY_SCHEMA, accuracy_of
 from postroad.pipeline.asked_file import is_small_file
 from postroad.pipeline.context import read_context
+from postroad.pipeline.driver_answers import counts_in, is_small
 from postroad.pipeline.evidence import ASKED, JOURNEY, as_evidence
 from postroad.pipeline.ids import check_asked, read_asked
-from postroad.pipeline.in_driver import counts_in, is_small
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.jobs.compact import bin_width, evidence_by_origin
 from postroad.pipeline.jobs.trace import trace

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from postroad.pipeline.asked_file import BROUGHT, SMALL, is_small_file, read_few
 from postroad.pipeline.context import read_context
+from postroad.pipeline.driver_answers import is_small, unanswered, verdicts_on
 from postroad.pipeline.evidence import (
     ASKED,
     COLUMNS,
@@ -27,7 +28,6 @@ from postroad.pipeline.evidence import (
     together,
 )
 from postroad.pipeline.ids import check_asked, id_text, read_asked, with_aliases
-from postroad.pipeline.in_driver import is_small, unanswered, verdicts_on
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.journals import with_journals
 from postroad.pipeline.judgement import ANSWER_SCHEMA, VERDICT_SCHEMA, Judge, judged, with_text
@@ -286,7 +286,7 @@ def run(run: JobRun[TraceOptions]) -> dict[str, Any]:
     """Trace the ids; write `trace`."""
     run.tell("reading the ids")
     check_asked(run.options.ids)
-    found = _in_driver(run) if run.may_do_without else None
+    found = _by_driver(run) if run.may_do_without else None
     if found is not None:
         run.write_table(found, "trace")
         run.account.absent = run.sources.absent()
@@ -316,7 +316,7 @@ def _brought(run: JobRun[TraceOptions], limits: tuple[int, int]) -> _Brought | N
     return _Brought(inside, pa.concat_tables([unanswered(unknown, UNKNOWN_ALIAS), unanswered(outside, OUTSIDE_RANGE)]))
 
 
-def _in_driver(run: JobRun[TraceOptions]) -> Any:
+def _by_driver(run: JobRun[TraceOptions]) -> Any:
     """Return the journeys of a small question without Spark; None if it is not small.
 
     Raises:

@@ -19,10 +19,10 @@ from postroad.protocols.stomp.events import (
     TransactionSend,
     Unsubscribe,
 )
-from postroad.protocols.stomp.foreign import foreign_ids
+from postroad.protocols.stomp.foreign_ids import foreign_ids
 from postroad.protocols.stomp.given_ids import given_id_text, read_ids
 from postroad.protocols.stomp.limits import StompLimits
-from postroad.protocols.stomp.rendered import Rendered, render_messages, render_receipts, render_rows
+from postroad.protocols.stomp.rendered_rows import Rendered, render_messages, render_receipts, render_rows
 from postroad.protocols.stomp.replies import HEART_BEAT, connected_frame, error_frame, message_prefix, receipt_frame
 from postroad.protocols.stomp.states import State
 from postroad.protocols.stomp.versions import SUPPORTED, Version

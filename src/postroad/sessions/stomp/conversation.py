@@ -17,7 +17,7 @@ from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
 from postroad.sessions.stomp.connected_client import ConnectedClient
 from postroad.sessions.stomp.doubts import doubts_of
-from postroad.sessions.stomp.durable import CLIENT_ID_HEADER
+from postroad.sessions.stomp.durable_headers import CLIENT_ID_HEADER
 from postroad.sessions.stomp.heart_beats import HeartBeats
 from postroad.sessions.stomp.ids import assigned_ids
 from postroad.sessions.stomp.joined_acknowledgements import answers_together

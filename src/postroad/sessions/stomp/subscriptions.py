@@ -8,7 +8,7 @@ from postroad.broker import AckMode, Acknowledgement, BrokerError, Outbox, Overf
 from postroad.messages.id_columns import WORD_BITS
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
-from postroad.sessions.stomp.durable import deletes_durable, durable_name
+from postroad.sessions.stomp.durable_headers import deletes_durable, durable_name
 from postroad.sessions.stomp.queue_headers import consumer_terms
 from postroad.sessions.stomp.replay import replay_start
 

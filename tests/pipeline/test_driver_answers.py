@@ -13,7 +13,7 @@ import pytest
 
 from postroad.lab.trails import Faults, Scale, read_truth, write_trail
 from postroad.messages import MessageId
-from postroad.pipeline import DamagedFileError, PipelineError, in_driver, run_job
+from postroad.pipeline import DamagedFileError, PipelineError, driver_answers, run_job
 from postroad.pipeline.asked_file import SMALL, read_few
 from postroad.pipeline.context import read_context
 from postroad.pipeline.jobs import audit, storage, trace
@@ -203,7 +203,7 @@ def test_texts_are_parsed_as_one_by_one(tmp_path: Path) -> None:
 def test_large_question_is_left_to_spark(troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ids.txt").write_text("\n".join(map(text, some_ids(troubled, 5))) + "\n")
     assert read_few(tmp_path / "ids.txt", SMALL).num_rows == 10
-    monkeypatch.setattr(in_driver, "MAX_BYTES", 100)
+    monkeypatch.setattr(driver_answers, "MAX_BYTES", 100)
     with pytest.raises(AssertionError, match="Spark was started"):
         run_job("trace", trace.run, TraceOptions(troubled, tmp_path / "out", ids=tmp_path / "ids.txt"))
 

@@ -12,7 +12,7 @@ from postroad.filters import hash_bytes
 from postroad.lab.bdrp import BdrpWorkload
 from postroad.matching.encoding import ANY_TOPIC, EncodingError, decode_exact, decode_exact_in_steps, encode_exact
 from postroad.matching.encoding.bitstream import ByteReader, varint, zigzag
-from postroad.matching.encoding.exact import STEP
+from postroad.matching.encoding.exact_form import STEP
 from postroad.selectors import Selector
 from postroad.selectors.constraints import Conjunction, Operator
 from tests.matching.encoding.strategies import patterns, selectors

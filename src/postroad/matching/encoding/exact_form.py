@@ -119,7 +119,7 @@ def decode_exact_in_steps(data: bytes) -> Generator[None, None, tuple[Row, ...]]
     # is made.
     if count > 1 + 8 * (end - reader.at):
         raise EncodingError(f"offset {reader.at}: {count:,} rows do not fit in {end - reader.at:,} bytes")
-    source = _Source(BitReader(data[reader.at : end], reader.at), dictionaries)
+    source = _RowSource(BitReader(data[reader.at : end], reader.at), dictionaries)
     rows: list[Row] = []
     places = {kind: {_key(entry): at for at, entry in enumerate(entries)} for kind, entries in dictionaries.items()}
     before = (-1, 0)
@@ -277,7 +277,7 @@ def _read_floats(reader: ByteReader) -> Generator[None, None, list[float]]:
     return floats
 
 
-class _Source:
+class _RowSource:
     """Reads rows, and remembers which entries of the dictionaries they use."""
 
     def __init__(self, reader: BitReader, dictionaries: _Dictionaries) -> None:

@@ -126,7 +126,7 @@ def read_record(trail: Path, since: int | None = None, until: int | None = None)
             f"{trail}: has no exact record of messages in that time; a trail of `sealed`, `bloom` or `log` says "
             "whether a message passed, but cannot list what did"
         )
-    rows = _Rows()
+    rows = _RecordedRows()
     for source in sources.of("passages"):
         rows.add_passages(sources, source)
     for source in sources.of("journeys"):
@@ -134,7 +134,7 @@ def read_record(trail: Path, since: int | None = None, until: int | None = None)
     return rows.record(sources)
 
 
-class _Rows:
+class _RecordedRows:
     """Rows of all files: (id, what happened at which broker)."""
 
     def __init__(self) -> None:

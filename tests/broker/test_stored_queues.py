@@ -47,7 +47,7 @@ def test_publisher_that_the_disk_pushed_back_goes_on_when_the_disk_has_caught_up
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("postroad.store.log.MAX_WAITING_BYTES", 4_000)
-    monkeypatch.setattr("postroad.broker.stored.RESERVE_BYTES", 1_000)
+    monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 1_000)
     scene = Scene()
     scene.core.subscribe(scene.reader, "s", "a", "", AckMode.AUTO, OverflowPolicy.SPOOL)
     scene.core.congested(scene.reader)
