@@ -233,7 +233,7 @@ class DurableMob(DurableNetwork):
                 return
 
     def _cut(self) -> None:
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.3 and len(self.disks) > 1:
             one, other = self.random.sample(sorted(self.disks), 2)
             self.cut.add(frozenset((one, other)))
 

@@ -320,9 +320,9 @@ class Receptions:
         part = first.batch if done == len(first.batch) else first.batch.take(np.arange(done))
         if first.waited:
             self._record(part, Detour.RESUMED, now)
-        self._core.residents.store_put(part, offsets, slots, reception.holder, outbox, now)
+        places = self._core.residents.store_put(part, offsets, slots, reception.holder, outbox, now)
         size = stored_bytes(part)
-        first.known.add(part.ids.copy(), size, self._log.last_places(reception.cursor))
+        first.known.add(part.ids.copy(), size, places)
         reception.rows, reception.bytes = reception.rows + done, reception.bytes + size
         if done < len(first.batch):
             rest = first.batch.take(np.arange(done, len(first.batch)))

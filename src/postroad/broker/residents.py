@@ -179,14 +179,16 @@ class Residents:
         reception: Subscription,
         outbox: Outbox,
         now: int,
-    ) -> None:
+    ) -> NDArray[np.int64]:
         """Store rows that another broker puts here, for the durable subscriptions and retained topics that want them.
 
         All rows are also stored for the reception of that broker, in the same record: the two are safe together.
+        Returns their places there.
         """
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
         stored = deliveries.stored
         assert stored is not None
+        assert reception.cursor is not None
         retained: list[NDArray[np.int64]] = []
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
@@ -202,7 +204,10 @@ class Residents:
             self._note_retained(batch, np.unique(np.concatenate(retained)), offsets, slots, now)
         stored.store(reception, np.arange(len(batch)))
         deliveries.flush_stored(batch, None, outbox, now, None, can_refuse=True)
+        # Before something else is noted in the store, which would close the record.
+        places = stored.log.last_places(reception.cursor)
         self._stop(outbox, now)
+        return places
 
     def _stop(self, outbox: Outbox, now: int) -> None:
         """Stop the durable subscriptions that are over their limit."""

@@ -372,7 +372,8 @@ class StoredQueues:
     def shed_oldest(self, subscription: Subscription) -> None:
         """Shed the oldest rows of a subscription that is over its limit."""
         cursor = subscription.cursor
-        if cursor is not None and not self.is_discarding(cursor):
+        # After one round of this its consumer has its turn, or with much coming in it would never get anything.
+        if cursor is not None and not self.is_discarding(cursor) and not self.log.is_fenced(cursor):
             unread, over = self.log.unread(cursor), cursor.bytes - self.log.settings.subscription_bytes
             # At least the excess: more may come between two looks than a share of what waits.
             left = 1 + max(unread // _SHED_SHARE, unread * max(0, over) // max(1, cursor.bytes))
@@ -425,6 +426,9 @@ class StoredQueues:
             return False
         if discard.ends:
             self.log.end_cursor(discard.cursor)
+        else:
+            # A crash may bring these rows back, so no later one goes out before they are gone for good.
+            self.log.fence(discard.cursor)
         return True
 
     def _take_discarded(self, discard: Discard, most: int) -> list[Taken]:

@@ -59,8 +59,8 @@ class Cursor:
         terms: what its owner keeps about it.
         durable: it survives a restart; otherwise it costs no record but the rows themselves.
         attached: somebody takes rows from it.
-        attached_at: the number of the record that says so, or that gave it rows of another cursor; rows are given out
-            once that record is safe.
+        fence: rows are given out once the record of this number is safe. It says that the cursor is attached, gave it
+            rows of another cursor, or says that rows were given up.
         waiting: rows to hand out.
         in_flight: rows that were given out and are neither settled nor given back.
         tried: rows that were, or may have been, given out before; a superset, cleaned when rows are given out again.
@@ -72,10 +72,10 @@ class Cursor:
 
     __slots__ = (
         "attached",
-        "attached_at",
         "bytes",
         "ceiling",
         "durable",
+        "fence",
         "in_flight",
         "notes",
         "number",
@@ -99,7 +99,7 @@ class Cursor:
         self.terms = terms
         self.durable = durable
         self.attached = False
-        self.attached_at = 0
+        self.fence = 0
         self.waiting = RowSet(waiting)
         self.in_flight = RowSet()
         self.tried = RowSet(tried)

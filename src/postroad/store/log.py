@@ -128,7 +128,7 @@ class Log:
         cursor.attached = True
         self._note(CursorChange(cursor.number, cursor.terms, True, cursor.packed_tried()), cursor)
         # Rows go out only once this record is safe: recovery then knows that they may have been tried.
-        cursor.attached_at = self._writer.number - 1
+        self.fence(cursor)
 
     def detach(self, cursor: Cursor, returns: bool = True) -> None:
         """Remove the consumer of a cursor: rows in flight wait again, and count as tried.
@@ -169,11 +169,7 @@ class Log:
     @property
     def room(self) -> int:
         """How many more bytes the store accepts."""
-        return max(0, min(self.settings.max_bytes - self.size, MAX_WAITING_BYTES - self._waiting_bytes))
-
-    @property
-    def _waiting_bytes(self) -> int:
-        return self._writer.waiting_bytes + self._open.bytes
+        return max(0, min(self.settings.max_bytes - self.size, MAX_WAITING_BYTES - self._writer.waiting_bytes - self._open.bytes))
 
     def append(self, batch: Batch, matches: Sequence[tuple[Cursor, NDArray[np.int64]]], now: int) -> int:
         """Store rows for the cursors they matched; returns the number that `safe` reaches when they are safe.
@@ -213,8 +209,9 @@ class Log:
                 f"the store is full ({self.size:,} bytes, limit store.max_bytes): let subscribers catch up, delete "
                 "subscriptions that nobody needs, or raise the limit"
             )
-        if self._waiting_bytes + size > MAX_WAITING_BYTES:
-            return f"{self._waiting_bytes:,} bytes wait to be stored: {self.trouble or 'the disk is slower than them'}"
+        waiting = self._writer.waiting_bytes + self._open.bytes
+        if waiting + size > MAX_WAITING_BYTES:
+            return f"{waiting:,} bytes wait to be stored: {self.trouble or 'the disk is slower than them'}"
         return ""
 
     def _seal(self) -> None:
@@ -228,8 +225,7 @@ class Log:
         self._catalog.add(CatalogEntry(number, number, UNPLACED, 0, length, sealed.rows, sealed.stored, latest))
         self._cache.pin(number, payload)
         for match in matches:
-            cursor = self.cursors.get(match.cursor)
-            if cursor is not None:
+            if (cursor := self.cursors.get(match.cursor)) is not None:
                 runs = runs_of(place_of(number, match.rows))
                 cursor.waiting.append(runs)
                 cursor.bytes += self._catalog.count(runs, 1)
@@ -251,10 +247,18 @@ class Log:
 
     def _below(self, cursor: Cursor) -> int:
         """Return the place up to which a cursor may hand out rows."""
-        reached = self.safe if cursor.durable else self._writer.number - 1
-        if cursor.durable and cursor.attached_at > reached:
+        if self.is_fenced(cursor):
             return 0
-        return min((reached + 1) << ROW_BITS, cursor.ceiling)
+        return min((self.safe + 1 if cursor.durable else self._writer.number) << ROW_BITS, cursor.ceiling)
+
+    def is_fenced(self, cursor: Cursor) -> bool:
+        """Return whether a cursor hands out nothing now."""
+        return cursor.durable and cursor.fence > self.safe
+
+    def fence(self, cursor: Cursor) -> None:
+        """Hand out nothing more of a cursor before all that was noted so far is safe."""
+        self._seal_settled()
+        cursor.fence = max(cursor.fence, self._writer.number - 1)
 
     def peek(self, cursor: Cursor, among: Runs, most: int) -> list[Taken]:
         """Show the first of some waiting rows of a cursor, `most` at most: those that are safe and in memory.
@@ -312,7 +316,7 @@ class Log:
         told = Transfer(cursor.number, to.number, packed(runs), note)
         self._enqueue(Kind.TRANSFERRED, msgspec.msgpack.encode(told), True)
         # Rule 3: a crash before this is safe leaves the rows with the cursor that had them.
-        to.attached_at = max(to.attached_at, self._writer.number - 1)
+        self.fence(to)
 
     # --- history -----------------------------------------------------------------------------------------------------
 
@@ -357,8 +361,7 @@ class Log:
         settled, self._settled, self._settled_durable = self._settled, {}, False
         told = []
         for number, parts in settled.items():
-            cursor = self.cursors.get(number)
-            if cursor is None:
+            if (cursor := self.cursors.get(number)) is None:
                 continue
             runs = runs_of(np.unique(parts[0] if len(parts) == 1 else np.concatenate(parts)))
             runs = intersect(runs, cursor.in_flight.runs)
@@ -441,8 +444,7 @@ class Log:
 
         None for `data` means that it could not be read now; the next `pull` asks for it again.
         """
-        damaged = self._reads.loaded(read, data)
-        if damaged is None:
+        if (damaged := self._reads.loaded(read, data)) is None:
             self._sparse.move_cached()
         else:
             self._lose(damaged)
@@ -478,12 +480,11 @@ class Log:
 
     def statistics(self) -> StoreStatistics:
         """Counts for people and for metrics."""
-        cursors = self.cursors.values()
         return StoreStatistics(
-            cursors_now=sum(each.durable for each in cursors),
-            spools_now=sum(not each.durable for each in cursors),
-            waiting_rows_now=sum(each.waiting.count for each in cursors),
-            in_flight_rows_now=sum(each.in_flight.count for each in cursors),
+            cursors_now=len(self._durable),
+            spools_now=len(self.cursors) - len(self._durable),
+            waiting_rows_now=sum(each.waiting.count for each in self.cursors.values()),
+            in_flight_rows_now=sum(each.in_flight.count for each in self.cursors.values()),
             segments_now=len(self._writer.segments),
             bytes_now=self.size,
             memory_bytes_now=self._cache.bytes + self._cache.pinned_bytes + self._open.bytes,
