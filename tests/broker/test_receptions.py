@@ -8,7 +8,7 @@ import pytest
 
 from postroad.broker import receptions
 from postroad.broker.channel_items import Forget
-from postroad.broker.receptions import is_reception
+from postroad.broker.reception import is_reception
 from postroad.store import StoreSettings, carry_out
 from tests.broker.queue_network import QueueNetwork
 
@@ -78,15 +78,15 @@ def test_what_earlier_sessions_put_is_forgotten_from_the_oldest_on_at_a_bound(mo
     monkeypatch.setattr(receptions, "MAX_REMEMBERED", 10)
     network = SilentNetwork()
     got: list[int] = []
-    for _ in range(6):
+    for _ in range(8):
         network.send(2, 5)
         network.settle(1)
         network.cut.add(frozenset((1, 2)))
         network.settle(12)
         network.cut.clear()
         got += network.drained()
-    assert got == list(range(1, 31))
-    assert network.remembered() <= 20
+    assert got == list(range(1, 41))
+    assert network.remembered() <= 2 * 10 + 5
     assert network.brokers[1].peers.receptions.forgotten >= 10
 
 
@@ -126,3 +126,25 @@ def test_reception_of_a_broker_that_the_network_does_not_list_any_more_ends() ->
     network.start(1)
     network.settle(2)
     assert network.remembered() == 0
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_what_one_session_may_bring_is_not_forgotten_when_the_channel_is_lost(count: int) -> None:
+    # As one put, which is larger than what may be remembered, or as several.
+    network = SilentNetwork(store=StoreSettings(subscription_bytes=1_500))
+    for _ in range(10 // count):
+        network.send(2, count, size=300)
+        network.commit(2)
+        while network.wires:
+            network.pass_packet()
+    network.commit(1)
+    # It is stored, and its entry broker does not hear of it.
+    network.wires.clear()
+    network.cut.add(frozenset((1, 2)))
+    network.settle(12)
+    network.cut.clear()
+    network.silent = False
+    network.settle(20)
+    assert network.drained() == list(range(1, 11))
+    assert network.brokers[1].peers.receptions.forgotten == 0
+    assert not network.faults

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postroad.broker import AckMode, Outbox, remote_durables
+from postroad.broker import AckMode, Outbox, receptions, remote_durables
 from postroad.broker.channel_items import Forget, Put, StandingPart
 from postroad.broker.replays import ReplayStart
 from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import encode_exact
 from postroad.messages import Batch, Draft, MessageId
-from postroad.store import RetainedTopic, StoreSettings, rows_payload
+from postroad.store import RetainedTopic, StoreSettings, rows_payload, stored_bytes
 from postroad.tracking import Verdict
 from tests.broker.durable_network import KINDS, TOPIC, DurableMob, DurableNetwork
 from tests.broker.queue_records import Recorders, traced
@@ -296,6 +296,32 @@ def test_put_that_was_refused_does_not_overtake_one_that_waits_to_be_matched() -
         network.settle(1)
         acknowledge_all(network)
     assert [body for body in reader.first if network.entered[body] == 1] == [1, 2, 3, 4, 5]
+
+
+def test_what_a_broker_puts_and_waits_to_be_matched_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receptions, "MAX_UNMATCHED_BYTES", 2_000)
+    network = SlowNetwork(count=2)
+    reader = network.join_reader("reader", 2)
+    network.settle(3)
+    # The first one is larger than the bound, and taken; the second half of it waits.
+    network.send(1, 2, size=5_000)
+    for _ in range(9):
+        network.send(1, 2, size=300)
+        network.commit(1)
+        pass_all(network)
+    (reception,) = network.brokers[2].peers.receptions._of.values()
+    waits = sum(stored_bytes(each.batch) for each in reception.unmatched)
+    assert reception.unmatched_bytes == waits
+    assert 5_000 < waits < 5_000 + 1_000
+    (queue,) = network.brokers[1].peers.outgoing.for_durables()
+    assert "wait to be matched" in queue.trouble
+    network.turns = 100
+    for _ in range(10):
+        network.settle(1)
+        acknowledge_all(network)
+    assert reader.first == list(range(1, 21))
+    assert reception.unmatched_bytes == 0
+    assert network.left() == {}
 
 
 def pass_all(network: DurableNetwork) -> None:

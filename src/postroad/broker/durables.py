@@ -19,7 +19,7 @@ from postroad.broker.errors import BrokerError
 from postroad.broker.named_queues import is_queue
 from postroad.broker.outgoing_queue import is_outgoing, is_remote_interest
 from postroad.broker.queue_returns import given_up_because
-from postroad.broker.receptions import is_reception
+from postroad.broker.reception import is_reception
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
 from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription

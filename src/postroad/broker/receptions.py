@@ -4,11 +4,11 @@ Rule 1: one record stores a message for its queue, or for the durable subscripti
     *reception* of the broker that put it: after a crash it is known in both, or in neither.
 Rule 2: a reception keeps the id of a message until its broker says that it will not put it again.
 Rule 3: a message that is put again and is known is left out; it is confirmed like the others.
-Rule 4: what a reception keeps is bounded by `MAX_REMEMBERED` messages and by the bytes that a subscription may have,
-    once for the current session and once for earlier ones. In the current session nothing new is accepted beyond it: an
-    honest broker says which of its puts are over whatever else is in doubt. Of earlier sessions the oldest are
-    forgotten. A message that is put again belongs to the current session from then on, so these are not the ones in
-    doubt, unless a broker has lost many sessions and put nothing again.
+Rule 4: what a reception keeps is bounded by `MAX_REMEMBERED` messages and `MAX_REMEMBERED_BYTES` in the current
+    session, beyond which nothing new is accepted, and by `SESSIONS_KEPT` times that and one put of earlier ones, of
+    which the oldest are forgotten. An honest broker says which of its puts are over, and puts again what is in doubt
+    before anything new. From then on that belongs to the current session, so what is in doubt is no more than one
+    session may bring, and not among what is forgotten.
 Rule 5: the reception of a broker that the network does not list any more ends when this one starts.
 """
 
@@ -22,8 +22,15 @@ import numpy as np
 
 from postroad.broker.channel_items import ChannelError, PutRefused, Stored
 from postroad.broker.outgoing_queue import DURABLE_PUT
-from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
-from postroad.broker.stored_queues import id_texts
+from postroad.broker.reception import (
+    KnownPut,
+    Reception,
+    ReceptionTerms,
+    UnmatchedPut,
+    contains,
+    is_reception,
+    take_over,
+)
 from postroad.errors import PostroadError
 from postroad.messages.columns import FLAGS, QUEUED, SOURCE
 from postroad.selectors import check_topic
@@ -40,72 +47,27 @@ if TYPE_CHECKING:
     from postroad.broker.outbox import Outbox
     from postroad.broker.peers import Peers
     from postroad.messages import Batch
-    from postroad.store import Cursor
 
     Rows = NDArray[np.int64]
 
-__all__ = ["Receptions", "is_reception"]
+__all__ = ["Receptions"]
 
-# Messages of one broker whose ids are kept, of this session and of earlier ones: five times what an honest one has
-# unconfirmed, because it says what it will not put again only after it has stored that. They keep their records in the
-# store, whoever has consumed them.
+# Messages of one broker in one session whose ids are kept: five times what an honest one has unconfirmed, because it
+# says what it will not put again only after it has stored that.
 MAX_REMEMBERED = 100_000
+# Their bytes, or what one subscription may have if that is less: they keep their records in the store, whoever has
+# consumed them. An honest broker says that they are over after two commits and a round trip; a fast disk writes less
+# than this meanwhile.
+MAX_REMEMBERED_BYTES = 256 * 1024 * 1024
+# Of earlier sessions so many times as much is kept: the last one, and one more for what was put again in part.
+SESSIONS_KEPT = 2
 # Puts of one broker for durable subscriptions that wait until they are matched: as many as an honest one has under way.
 MAX_UNMATCHED = 256
+# Their bytes, because they wait in memory: twice what an honest broker lets wait in its channel, and some turns' work
+# even for an index that takes milliseconds for each put. One put is taken in any case.
+MAX_UNMATCHED_BYTES = 16 * 1024 * 1024
 # Queues that refuse one broker's puts, remembered to keep its messages in order; beyond this, all are tried again.
 MAX_REFUSING = 10_000
-
-
-class ReceptionTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a reception: the number of the broker."""
-
-    reception: int
-
-
-class _Known:
-    """Messages of one put.
-
-    Attributes:
-        ids: of them.
-        places: where they are in the store.
-        size: their bytes, about.
-        is_taken: the reception has passed them on, so that they can be settled: they are safe.
-        is_over: their broker will not put them again.
-    """
-
-    __slots__ = ("ids", "is_over", "is_taken", "places", "size")
-
-    def __init__(self, ids: NDArray[np.uint64], size: int) -> None:
-        self.ids = ids
-        self.size = size
-        self.places = np.empty(0, np.int64)
-        self.is_taken = self.is_over = False
-
-    def add(self, ids: NDArray[np.uint64], size: int, places: Rows) -> None:
-        """Add messages that were stored after the others."""
-        self.ids = np.concatenate([self.ids, ids])
-        self.places = np.concatenate([self.places, places])
-        self.size += size
-
-
-class _Unmatched(NamedTuple):
-    """Messages of a put for durable subscriptions that have to be matched yet.
-
-    Attributes:
-        number: of the put.
-        attempt: of the put.
-        batch: the messages.
-        known: those that were stored before.
-        is_begun: some of the put was stored in an earlier turn.
-        waited: the record says that they wait here, or that of an earlier session may.
-    """
-
-    number: int
-    attempt: int
-    batch: Batch
-    known: _Known
-    is_begun: bool
-    waited: bool
 
 
 class _Pending(NamedTuple):
@@ -115,49 +77,7 @@ class _Pending(NamedTuple):
     source: int
     session: int
     number: int
-    known: _Known
-
-
-class _Reception:
-    """What one broker has put.
-
-    Attributes:
-        cursor: its rows in the store.
-        puts: of this session of the channel, by number.
-        rows: how many messages these are.
-        bytes: how many bytes.
-        earlier: of earlier sessions, oldest first.
-        refusing: the last refused attempt, by the name of the queue, with the reason.
-        holder: stands for the cursor where subscriptions are named.
-        unmatched: puts for durable subscriptions that are not stored as a whole: matching takes several turns.
-        loading: ids of earlier processes are being read.
-        session: counts sessions of the channel.
-    """
-
-    def __init__(self, cursor: Cursor) -> None:
-        self.cursor = cursor
-        self.holder = Subscription(cursor.number, Session(0, ""), "", "", AckMode.AUTO, OverflowPolicy.SPOOL)
-        self.holder.cursor, self.holder.retains = cursor, True
-        self.unmatched: deque[_Unmatched] = deque()
-        self.puts: dict[int, _Known] = {}
-        self.rows = self.bytes = 0
-        self.earlier: list[_Known] = []
-        self.refusing: dict[str, tuple[int, str]] = {}
-        self.loading = False
-        self.session = 0
-
-    def add(self, number: int, known: _Known) -> None:
-        """Add a put of this session."""
-        self.puts[number] = known
-        self.rows += len(known.ids)
-        self.bytes += known.size
-
-    def remove(self, number: int) -> _Known:
-        """Remove a put of this session."""
-        known = self.puts.pop(number)
-        self.rows -= len(known.ids)
-        self.bytes -= known.size
-        return known
+    known: KnownPut
 
 
 class Receptions:
@@ -176,7 +96,7 @@ class Receptions:
         self._stored = deliveries.stored
         self._log = self._stored.log
         self._peers = peers
-        self._of: dict[int, _Reception] = {}
+        self._of: dict[int, Reception] = {}
         self._pending: deque[_Pending] = deque()
         self.repeated = self.forgotten = 0
 
@@ -189,7 +109,7 @@ class Receptions:
                     # Nobody will ever ask for these ids, or say that they are not needed.
                     self._log.end_cursor(cursor)
                     continue
-                reception = self._of[terms.reception] = _Reception(cursor)
+                reception = self._of[terms.reception] = Reception(cursor)
                 reception.loading = True
         self._load()
 
@@ -203,13 +123,14 @@ class Receptions:
             while reception.loading:
                 taken = self._log.pull(reception.cursor, 2**30)
                 for each in taken:
-                    known = _Known(each.batch.ids[each.rows].copy(), stored_bytes(each.batch, each.rows))
+                    known = KnownPut(each.batch.ids[each.rows].copy(), stored_bytes(each.batch, each.rows))
                     known.places, known.is_taken = each.places, True
                     reception.earlier.append(known)
                 reception.loading = bool(self._log.unread(reception.cursor))
                 if not taken:
                     break
-            self._trim(reception)
+            # The session that was under way is among them.
+            self._trim(reception, SESSIONS_KEPT + 1)
 
     # --- what others put ---------------------------------------------------------------------------------------------
 
@@ -241,32 +162,31 @@ class Receptions:
             reception.refusing[item.queue] = (item.attempt, reason)
             self._peers.send(source, PutRefused(item.number, reason[:1_000]))
 
-    def _reception(self, source: int) -> _Reception:
+    def _reception(self, source: int) -> Reception:
         reception = self._of.get(source)
         if reception is None:
             terms = msgspec.msgpack.encode(ReceptionTerms(reception=source))
             cursor = self._log.open_cursor(self._core.take_subscription_number(), terms)
-            reception = self._of[source] = _Reception(cursor)
+            reception = self._of[source] = Reception(cursor)
         return reception
 
-    def _store(self, source: int, reception: _Reception, item: Put, batch: Batch, outbox: Outbox, now: int) -> str:
+    def _store(self, source: int, reception: Reception, item: Put, batch: Batch, outbox: Outbox, now: int) -> str:
         """Store what is new; return why that is impossible, if it is."""
         queues = self._core.queues
         assert queues is not None
-        known = _contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
+        known = contains(reception.earlier, batch.ids) if item.again and reception.earlier else None
         fresh = np.arange(len(batch)) if known is None else np.flatnonzero(~known)
         self.repeated += len(batch) - len(fresh)
         is_durable, position = item.queue == DURABLE_PUT, self._log.position
         # Those for durable subscriptions are added when they are matched and stored.
         first = fresh[:0] if is_durable else fresh
-        put = _Known(batch.ids[first].copy(), stored_bytes(batch, first) if len(first) else 0)
-        if len(fresh) and (reason := self._overdue(reception, source)):
+        size = stored_bytes(batch, fresh) if len(fresh) else 0
+        put = KnownPut(batch.ids[first].copy(), size if len(first) else 0)
+        if len(fresh) and (reason := self._overdue(reception, source, len(fresh), size)):
             return reason
         if len(fresh) and is_durable:
-            if len(reception.unmatched) >= MAX_UNMATCHED:
-                return f"{len(reception.unmatched)} puts of this broker wait to be matched, the limit"
-            if refusal := self._stored.refusal_of(batch, fresh):
-                return refusal
+            if reason := _unmatched_reason(reception, size) or self._stored.refusal_of(batch, fresh):
+                return reason
         elif len(fresh):
             try:
                 check_topic(item.queue)
@@ -279,15 +199,15 @@ class Receptions:
                 return str(error)
         reception.refusing.pop(item.queue, None)
         if known is not None and known.any():
-            _take_over(reception.earlier, put, batch.ids[known])
+            take_over(reception.earlier, put, batch.ids[known])
         reception.add(item.number, put)
         if len(fresh) and is_durable:
             new, is_next = batch.take(fresh), not reception.unmatched
             self._core.recorder.arrived(new, source, now)
             if not is_next:
                 self._record(new, Detour.DEFERRED, now)
-            waits = _Unmatched(item.number, item.attempt, new, put, is_begun=False, waited=item.again or not is_next)
-            reception.unmatched.append(waits)
+            waits = UnmatchedPut(item.number, item.attempt, new, put, is_begun=False, waited=item.again or not is_next)
+            reception.wait(waits, size)
             if is_next:
                 self._match(source, reception, outbox, now)
             return ""
@@ -309,7 +229,7 @@ class Receptions:
             if reception.unmatched and not self._stored.refusal_of(reception.unmatched[0].batch):
                 self._match(source, reception, outbox, now)
 
-    def _match(self, source: int, reception: _Reception, outbox: Outbox, now: int) -> None:
+    def _match(self, source: int, reception: Reception, outbox: Outbox, now: int) -> None:
         """Store what one turn can match of the first put of a broker; a put is confirmed when all of it is stored."""
         first = reception.unmatched[0]
         offsets, slots = self._core.matched_here(first.batch)
@@ -321,9 +241,7 @@ class Receptions:
         if first.waited:
             self._record(part, Detour.RESUMED, now)
         places = self._core.residents.store_put(part, offsets, slots, reception.holder, outbox, now)
-        size = stored_bytes(part)
-        first.known.add(part.ids.copy(), size, places)
-        reception.rows, reception.bytes = reception.rows + done, reception.bytes + size
+        reception.matched(first.known, part.ids.copy(), stored_bytes(part), places)
         if done < len(first.batch):
             rest = first.batch.take(np.arange(done, len(first.batch)))
             reception.unmatched[0] = first._replace(batch=rest, is_begun=True, waited=True)
@@ -346,10 +264,9 @@ class Receptions:
     def _record(self, batch: Batch, detour: Detour, now: int) -> None:
         self._core.recorder.dropped(batch, np.arange(len(batch)), 0, detour, now)
 
-    def _refuse_unmatched(self, source: int, reception: _Reception, reason: str, now: int) -> None:
+    def _refuse_unmatched(self, source: int, reception: Reception, reason: str, now: int) -> None:
         """Refuse the puts for durable subscriptions of which nothing is stored."""
-        refused, reception.unmatched = reception.unmatched, deque()
-        for each in refused:
+        for each in reception.take_unmatched():
             if each.waited:
                 self._record(each.batch, Detour.RESUMED, now)
             known = reception.remove(each.number)
@@ -360,16 +277,22 @@ class Receptions:
             reception.refusing[DURABLE_PUT] = (each.attempt, reason)
             self._peers.send(source, PutRefused(each.number, reason[:1_000]))
 
-    def _overdue(self, reception: _Reception, source: int) -> str:
+    def _overdue(self, reception: Reception, source: int, count: int, size: int) -> str:
         """Return why a broker may put nothing new before it says what became of earlier messages; empty if it may."""
-        most = self._log.settings.subscription_bytes
-        if reception.rows < MAX_REMEMBERED and reception.bytes < most:
+        most = self._most_bytes
+        rows, taken = reception.rows + count, reception.bytes + reception.unmatched_bytes + size
+        # One put is taken in any case.
+        if not reception.rows or (rows <= MAX_REMEMBERED and taken <= most):
             return ""
         return (
             f"broker {source} has not said that it will not put {reception.rows:,} earlier messages again "
             f"({reception.bytes:,} bytes); the limits are {MAX_REMEMBERED:,} messages and {most:,} bytes "
-            "(store.subscription_bytes)"
+            "(store.subscription_bytes, if that is less than 256 MiB)"
         )
+
+    @property
+    def _most_bytes(self) -> int:
+        return min(MAX_REMEMBERED_BYTES, self._log.settings.subscription_bytes)
 
     def _refusal(self, queue: NamedQueue) -> str:
         if refusal := self._stored.refusal:
@@ -378,9 +301,7 @@ class Receptions:
             return f"the queue {queue.name!r} is full ({queue.cursor.bytes:,} bytes)"
         return ""
 
-    def _append(
-        self, reception: _Reception, queue: NamedQueue, batch: Batch, fresh: Rows, source: int, now: int
-    ) -> int:
+    def _append(self, reception: Reception, queue: NamedQueue, batch: Batch, fresh: Rows, source: int, now: int) -> int:
         rows = self._deliveries.unexpired(queue.holder, batch, fresh, now)
         matches = [(queue.cursor, rows), (reception.cursor, fresh)] if len(rows) else [(reception.cursor, fresh)]
         position = self._log.append(batch, matches, now)
@@ -433,68 +354,37 @@ class Receptions:
         for known in over:
             self._release(reception, known)
 
-    def _release(self, reception: _Reception, known: _Known) -> None:
+    def _release(self, reception: Reception, known: KnownPut) -> None:
         """Forget messages; those that are not safe yet, as soon as they are."""
         known.is_over = True
         if known.is_taken and len(known.places):
             self._log.settle(reception.cursor, known.places)
 
-    def _trim(self, reception: _Reception) -> None:
-        """Forget the oldest messages of earlier sessions, if they are too many."""
-        rows, size = sum(len(each.ids) for each in reception.earlier), sum(each.size for each in reception.earlier)
-        gone = 0
-        while rows > MAX_REMEMBERED or size > self._log.settings.subscription_bytes:
-            known = reception.earlier[gone]
-            rows, size, gone = rows - len(known.ids), size - known.size, gone + 1
+    def _trim(self, reception: Reception, sessions: int = SESSIONS_KEPT) -> None:
+        """Forget the oldest messages of earlier sessions, if they are more than some sessions may bring."""
+        for known in reception.take_oldest(sessions * MAX_REMEMBERED, sessions * self._most_bytes):
             self.forgotten += len(known.ids)
             self._release(reception, known)
-        del reception.earlier[:gone]
 
     def lost(self, source: int, now: int) -> None:
         """Handle the loss of the channel to a broker: it may put again all that it does not say is finished."""
         reception = self._of.get(source)
         if reception is not None:
-            for each in reception.unmatched:
+            for each in reception.take_unmatched():
                 # Some of it may be stored, and is to be known as such. Nobody waits for a confirmation any more.
                 self._pending.append(_Pending(self._log.position, source, reception.session, each.number, each.known))
                 self._record(each.batch, Detour.RESUMED, now)
-            reception.session += 1
-            reception.unmatched.clear()
-            reception.earlier += [each for each in reception.puts.values() if len(each.ids)]
-            reception.puts, reception.refusing, reception.rows, reception.bytes = {}, {}, 0, 0
+            reception.end_session()
             self._trim(reception)
 
 
-def _contains(known: list[_Known], ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return which ids are among those that are known."""
-    return np.isin(id_texts(ids), id_texts(np.concatenate([each.ids for each in known])))
-
-
-def _take_over(earlier: list[_Known], put: _Known, ids: NDArray[np.uint64]) -> None:
-    """Move messages of earlier sessions that are put again to the present put, which is forgotten as a whole.
-
-    Those whose record is not safe yet stay: they are the latest, and not in question for long.
-    """
-    texts, places, found = id_texts(ids), [put.places], [put.ids]
-    for known in earlier:
-        again = np.isin(id_texts(known.ids), texts) if known.is_taken else np.zeros(len(known.ids), np.bool_)
-        if again.any():
-            places.append(known.places[again])
-            found.append(known.ids[again])
-            moved = known.size * int(again.sum()) // len(again)
-            known.ids, known.places, known.size = known.ids[~again], known.places[~again], known.size - moved
-            put.size += moved
-    earlier[:] = [known for known in earlier if len(known.ids)]
-    # The cursor of a reception names its rows in the order of their places.
-    every = np.concatenate(places)
-    order = np.argsort(every)
-    put.places, put.ids = every[order], np.concatenate(found)[order]
-
-
-def is_reception(terms: bytes) -> bool:
-    """Return whether the terms of a cursor are those of a reception."""
-    try:
-        msgspec.msgpack.decode(terms, type=ReceptionTerms)
-    except msgspec.DecodeError:
-        return False
-    return True
+def _unmatched_reason(reception: Reception, size: int) -> str:
+    """Return why no more bytes may wait to be matched; empty if they may."""
+    if len(reception.unmatched) >= MAX_UNMATCHED:
+        return f"{len(reception.unmatched)} puts of this broker wait to be matched, the limit"
+    if reception.unmatched and reception.unmatched_bytes + size > MAX_UNMATCHED_BYTES:
+        return (
+            f"{reception.unmatched_bytes:,} bytes that this broker has put wait to be matched; with {size:,} more it "
+            f"would be more than {MAX_UNMATCHED_BYTES:,}, the limit"
+        )
+    return ""

@@ -169,7 +169,10 @@ class Log:
     @property
     def room(self) -> int:
         """How many more bytes the store accepts."""
-        return max(0, min(self.settings.max_bytes - self.size, MAX_WAITING_BYTES - self._writer.waiting_bytes - self._open.bytes))
+        return max(
+            0,
+            min(self.settings.max_bytes - self.size, MAX_WAITING_BYTES - self._writer.waiting_bytes - self._open.bytes),
+        )
 
     def append(self, batch: Batch, matches: Sequence[tuple[Cursor, NDArray[np.int64]]], now: int) -> int:
         """Store rows for the cursors they matched; returns the number that `safe` reaches when they are safe.
@@ -239,10 +242,7 @@ class Log:
         self.wake()
 
     def pull(self, cursor: Cursor, most: int) -> list[Taken]:
-        """Hand out the next rows of a cursor, `most` at most: those that are safe and in memory.
-
-        A record that is not in memory is listed by `take_reads`; no row after it is given out before it is loaded.
-        """
+        """Hand out the next rows of a cursor, `most` at most, up to the first that is not safe or not in memory."""
         return self._reads.pull(cursor, most, self._below(cursor))
 
     def _below(self, cursor: Cursor) -> int:
