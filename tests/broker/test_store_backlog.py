@@ -10,6 +10,7 @@ import pytest
 
 from postroad.broker import AckMode, Broker, Limits, Outbox, PublisherNumbers, Relay, make_strategy
 from postroad.messages import Batch
+from postroad.messages.columns import HOP_LIMIT
 from postroad.routing import Destinations
 from postroad.store import Log, SimulatedDisk, StoreSettings, carry_out
 from postroad.tracking import ExactRecorder
@@ -46,8 +47,9 @@ class LinkedBroker:
         self.work()
         return found
 
-    def arrive(self, number: int, custody: bool = True) -> Consignment | None:
+    def arrive(self, number: int, custody: bool = True, hop_limit: int = 16) -> Consignment | None:
         batch = Batch.build([("a", {}, (), b"%d".ljust(BODY_BYTES) % number)])
+        batch.envelopes[:, HOP_LIMIT] = hop_limit
         batch.ids[:] = [(NEIGHBOUR << 32 | NEIGHBOUR, number << 16)]
         frame = self.relay.consignments.take(NEIGHBOUR, 1, number) if custody else None
         self.note(self.relay.receive(batch, Destinations.nowhere(1), NEIGHBOUR, self.now, frame))
@@ -120,6 +122,15 @@ def test_without_custody_nobody_keeps_what_does_not_fit_and_it_is_counted_and_on
         got += broker.acknowledge()
     assert broker.shed == 60 - len(got) > 0
     assert broker.core.statistics().unstored_messages_now == 0
+
+
+def test_message_that_a_neighbour_sent_without_a_hop_left_is_stored_like_others() -> None:
+    broker = LinkedBroker()
+    broker.subscribe()
+    broker.arrive(1, hop_limit=0)
+    broker.work()
+    assert broker.acknowledge() == [1]
+    assert broker.settled == [1]
 
 
 def test_subscription_that_ends_meanwhile_gives_up_its_part_and_the_frame_is_settled() -> None:

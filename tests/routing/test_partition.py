@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from postroad.messages import Batch
 from postroad.messages.columns import BROADCAST, ENVELOPE_COLUMNS, FLAGS, HOP_LIMIT
 from postroad.routing import Destinations, RoutingError, partition
 from postroad.routing.destinations import bits_of, fitted
-from postroad.routing.envelopes import all_may_go_on, any_broadcast
+from postroad.routing.envelopes import all_may_go_on, any_broadcast, arrived
 from postroad.routing.partition import OUT, counted, leads_beyond, part, rows_for
 
 numbers = st.frozensets(st.integers(1, 200), max_size=8)
@@ -136,6 +137,12 @@ def test_sets_lead_beyond_if_they_name_a_broker_out_of_reach(
     reached = {one for one in within_reach if one < 64 * words}
     beyond = any(one - reached - {number} for one in sets)
     assert leads_beyond(destinations.sets, bits_of(reached, words), number) == beyond
+
+
+def test_hop_limit_of_a_row_that_arrived_is_never_below_zero() -> None:
+    batch = Batch.build([("a", {}, (), b"")] * 3)
+    batch.envelopes[:, HOP_LIMIT] = [0, 1, 2]
+    assert arrived(batch).envelopes[:, HOP_LIMIT].tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize(("limits", "able"), [([], True), ([1, 5], True), ([1, 0], False), ([-1], False)])

@@ -1,4 +1,12 @@
-"""The interest of one broker as it is advertised: without covered predicates, and as changes."""
+"""The interest of one broker as it is advertised: without covered predicates, and as changes.
+
+This is "advertise" of B-DRP: the OR of all local predicates, without conjunctions that another one covers, encoded. The
+paper floods the whole list at each change. Here the first advertisement is whole, and what follows are changes; each is
+made of rows that became or ceased to be covered by no other, not of subscriptions.
+
+Several subscriptions may have one row, and several rows one vector. Both are counted (`CoveringSet`, `_vectors`), so
+that the last one that leaves takes the row or the vector with it, and none before.
+"""
 
 from __future__ import annotations
 

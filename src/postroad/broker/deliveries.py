@@ -1,4 +1,9 @@
-"""Delivers rows to subscriptions: at once, or later from their queues; sheds what does not fit."""
+"""Delivers rows to subscriptions: at once, or later from their queues; sheds what does not fit.
+
+Rows of one subscription are delivered in order. So rows go out at once only while nothing of it waits, neither in
+memory nor in the store (`_room`); then they fill its queue, and a subscription that spools goes on in the store. There
+is one record of the store for all subscriptions that need it (`flush_stored`, at the end of a batch).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""Delivers rows of a queue to its consumers: in order, as far as selectors, room, groups and the turn allow."""
+"""Delivers rows of a queue to its consumers: in order, as far as selectors, room, groups and the turn allow.
+
+A queue is a cursor over the log: places of rows that wait, as runs. One *look* is these steps:
+
+1. Rows of message groups that were set apart earlier, because they are older than what is still to be examined.
+2. The waiting rows that some profile of the consumers has not passed over. Each row is matched once with each selector
+   (`note_passed`), so a queue full of rows that nobody wants is not searched again at every occasion.
+3. Read as many of them as there is room for; with selectors, a fixed number, because most may not be wanted.
+4. Rows without a group are divided among consumers. Rows of a group go to the consumer that has the group, up to the
+   first row that it does not want or has no room for; the others are set apart, so that they stay in order.
+
+A turn ends after LOOKS_PER_TURN looks, at the budget for matching, or after `drain_messages` messages. What remains is
+owed: the sessions of the consumers get it in later turns. `queue.idle` says that nothing is owed, and that something
+must happen first: new rows, a read from the disk, an acknowledgement, a consumer.
+"""
 
 from __future__ import annotations
 

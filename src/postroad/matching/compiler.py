@@ -1,4 +1,15 @@
-"""Compile a condition that only a program can decide; `programs.py` runs it."""
+"""Compile a condition that only a program can decide; `programs.py` runs it.
+
+What the kernel relies on, and does not check again:
+
+- every operation finds as many cells as it takes: an operand's code is emitted before its operator's, and leaves one
+  cell more than there was;
+- `depth` is the most cells there are at any point, so the stack that `Interner.program` makes is large enough;
+- numbers of attributes come from `attribute_number`, which has given each of them a row;
+- offsets of constants are into `text`, which becomes the text of the constraint.
+
+`cost` counts every word, and the patterns of LIKE by their length. There are no jumps, so that is what a run costs.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,15 @@
 `constraint` is the number of a live constraint, taken from an entry or a list, and never negative; its attribute has a
 row in `values`. A value is read only where its stamp is the row's, and then `START` and `END` lie in the buffer that
 `IN_SCRATCH` says.
+
+Two truth values are enough here. A selector has three, but its normal form has pushed every NOT down to the
+constraints (NOT LIKE, <>, IS NULL are kinds of their own), and above them are only AND and OR. There unknown and false
+have the same effect, so a test of a missing attribute, or of one with another type, says False for a kind and for its
+opposite.
+
+Columns that a test needs: `constraints` says kind, attribute, and where the operand is in `text` or `words`; `bits` and
+`bounds` have numeric operands; `values` and `numbers` have the message's value. `bounds` are closed floats, rounded
+outwards where a bound is no float; only RANGE with a value that is a float exactly is decided by them alone.
 """
 
 from __future__ import annotations

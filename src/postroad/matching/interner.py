@@ -1,4 +1,16 @@
-"""The way into the constraint store from Python: numbers for names, rows for constraints."""
+"""The way into the constraint store from Python: numbers for names, rows for constraints.
+
+Names and shapes of topic patterns are known twice: here, in dictionaries, for those who subscribe; and in the arrays of
+`Tables` (`names`, `shapes`), for kernels that look up what a message has. A number is given once and stays as long as a
+constraint mentions it. `tidy` takes back what is mentioned no more: with each `remove` that would cost a walk over all
+constraints, and until then a message is only asked for a name in vain.
+
+References: whoever calls `text`, `range` and so on owns one reference to the row it gets. A conjunction takes it over;
+what no conjunction takes over goes back by `release`. A list of texts owns one to each of its members.
+
+Arrays grow here, outside kernels: `intern` returns WORDS_FULL or TEXT_FULL and has then changed nothing, so that asking
+again after growing is the same request.
+"""
 
 from __future__ import annotations
 

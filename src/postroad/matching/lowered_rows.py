@@ -2,6 +2,21 @@
 
 Each constraint becomes one interned row to test, and, where it can be looked up, one or more rows to reach the
 conjunction through (hints): the beginning of a LIKE pattern, a gram of a substring, the existence of an attribute.
+
+    constraint                  tested by               reached through
+    text =, number =            itself                  itself
+    boolean =, IS NOT NULL      itself                  itself
+    IN of few texts             each text, in a conjunction of its own (`fan_out`)
+    range                       RANGE, or EXACT_RANGE   RANGE
+    prefix, suffix              itself                  itself; above MAX_AFFIX bytes its first or last bytes
+    substring                   itself                  itself, if grams of its length are kept; else grams of it
+    LIKE                        itself                  its beginning, its end, or grams of its longest run
+    <>, NOT IN, NOT LIKE        itself                  the existence of the attribute
+    IS NULL, programs           itself                  nothing: only as a filter
+
+A hint holds wherever its constraint does. It may let through too many candidates, never too few; the exact row is then
+tested on each. So a hint that is wrong by being too wide costs time, and one that is too narrow would lose messages:
+that is why an inexact bound is widened outwards, and a cut-off affix is a prefix of the prefix.
 """
 
 from __future__ import annotations

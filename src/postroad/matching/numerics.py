@@ -1,4 +1,12 @@
-"""Exact comparison of integers with floats, and 64-bit arithmetic that knows when it leaves its range."""
+"""Exact comparison of integers with floats, and 64-bit arithmetic that knows when it leaves its range.
+
+Selectors calculate as SQL does: a result outside 64 bits is unknown, never wrapped. In a kernel integers wrap silently
+and a division by zero or of the smallest integer by -1 stops the process, so each function finds out before or from the
+signs; what it returns beside `False` is not used.
+
+No float here is NaN: attributes and literals are refused if they are, and a calculation that gives NaN or an infinity
+is unknown.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +21,12 @@ _SMALLEST = np.int64(-(2**63))
 @device
 def compare_integer_float(integer: Int, number: Float) -> Int:
     """-1, 0 or 1 as the integer is below, equal to or above the float, without rounding the integer."""
+    # Outside these two bounds the conversion to an integer is undefined. Both are powers of two, so exact as floats.
     if number >= _LIMIT:
         return -1
     if number < -_LIMIT:
         return 1
+    # Cut off towards zero: for an equal whole part the rest decides, and its sign is that of the number.
     whole = np.int64(number)
     if integer != whole:
         return -1 if integer < whole else 1
@@ -43,6 +53,7 @@ def compare_numbers(
 @device
 def add(one: Int, other: Int) -> tuple[Truth, Int]:
     """(fits, sum)."""
+    # It has wrapped if the sum has another sign than both operands.
     total = one + other
     return ((one ^ total) & (other ^ total)) >= 0, total
 
@@ -50,6 +61,7 @@ def add(one: Int, other: Int) -> tuple[Truth, Int]:
 @device
 def subtract(one: Int, other: Int) -> tuple[Truth, Int]:
     """(fits, difference)."""
+    # It has wrapped if the operands differ in sign, and the difference has not the sign of the first.
     total = one - other
     return ((one ^ other) & (one ^ total)) >= 0, total
 

@@ -3,6 +3,22 @@
 Arithmetic, comparisons of two attributes and disjunctions too wide to expand are compiled (by `compiler.py`) to a few
 words each. A program begins with the number of attributes it reads and their numbers; the code follows. Truth is
 three-valued, as in the selector language.
+
+The code is in postfix order, for a stack of cells. Cell i is row i of `stack` and `floats[i]`:
+
+    WHAT                        columns that count
+    UNKNOWN                     none
+    PLAIN_NUMBER                SORT; then WORD for an integer, `floats` for a float
+    PLAIN_TEXT                  FROM, TO, and WHERE: which of three buffers they are offsets into
+    UNTYPED_TEXT                as text; where it is a number as well, SORT, WORD and `floats` as for a number
+    BOOLEAN                     WORD: 1 or 0
+
+SORT is NO_NUMBER for everything that is not a number, and is always set, because arithmetic and order look at it alone:
+that is how untyped text takes part in both. Columns that do not count keep what an earlier program left there.
+
+An operation on two cells finds them at `top` and `top + 1` after `top` was lowered, and leaves its result at `top`.
+AND and OR take both operands, also where the first decides: programs have no jumps, so they cost the same for every
+message, and the compiler can say how much before the subscription is accepted.
 """
 
 from __future__ import annotations
@@ -162,6 +178,7 @@ def compare_cells(
     other = one + 1
     what, that = stack[one, WHAT], stack[other, WHAT]
     equality = comparison <= NOT_EQUAL
+    # Two untyped texts that are both numbers: = and <> compare them as texts, < and > as numbers.
     textual = what in (PLAIN_TEXT, UNTYPED_TEXT) and that in (PLAIN_TEXT, UNTYPED_TEXT)
     if textual and equality:
         same = same_text(stack, one, other, buffer, scratch, text)

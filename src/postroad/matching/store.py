@@ -69,6 +69,9 @@ if TYPE_CHECKING:
 
     from postroad.matching.bundles import Store
 
+# A request, as kernels take it: int64 kind, attribute, flags, two words of bits, and a hash of the content, which is 0
+# where it is computed from words and text. Bounds, words and text come in arrays of their own, empty where not needed.
+
 # What `intern` returns when an arena is full; the caller grows it and tries again.
 WORDS_FULL, TEXT_FULL = -1, -2
 

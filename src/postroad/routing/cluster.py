@@ -9,6 +9,9 @@ controller's parents. The secondary of a controller at the top presents itself t
 one holder, the one with the newest epoch; an earlier holder is asked to step down and becomes a child of the new one.
 A controller that was only cut off comes back with its old epoch, and steps down; one that was started again has a newer
 epoch, and takes its place back.
+
+Units, controllers and secondaries are those of Wihidum, and so is the upward way of every message. The epochs are ours:
+the paper leaves open how a controller that was only slow learns that it has been replaced.
 """
 
 from __future__ import annotations
@@ -126,6 +129,8 @@ class Cluster(Hierarchical):
         if self.place is None:
             # This broker has stepped down. Its parent knows that, or will by the time this could be answered.
             return NOTHING if link == self.parent else Reaction([(link, Detach(self._parents[0]))])
+        # Two brokers claim one place: the newer epoch has it, in whichever order the claims arrive. First the case that
+        # one of the two is this broker; then that both are peers, of which whoever knows both tells the older.
         if frame.instead_of == self.place:
             if frame.epoch > self._epoch:
                 return self._step_down(StepDown(frame.epoch, link), link, now)

@@ -12,6 +12,18 @@ brokers can each wait for the copy that the other refuses. Here the first copy c
 window of ids drops the others: the number of packets is the same, and a change of routes loses none. A broadcast that
 arrives just after a broker lost the link to a part of the network is held there for that part; had it arrived before,
 the link would have given it back.
+
+Where the steps of the published algorithm are:
+
+    advertise      `interest`, and `link_state.py`, which spreads what it is given
+    encode, match  not here: `publish` gets the result as `wanted`, and nobody matches again on the way
+    publish        `publish`: the only place that decides on a broadcast; later brokers read the flag
+    partition      `_split`, by `partition.py`: one AND for each distinct set and link
+    receive        `relay`: a row with this broker's bit is delivered here; no link's mask has that bit, so it ends
+
+The paper leaves failures and equal costs open. Ours: a hop limit; destinations out of reach are held, and split again
+(`reroute`) as soon as routes change; of routes of equal cost all brokers take the one with the lowest neighbour, so
+branches that have parted never meet again while brokers agree (`topology/paths.py` has the proof).
 """
 
 from __future__ import annotations
@@ -108,6 +120,7 @@ class Drp:
         routes = self.link_state.routes
         batch = entering(batch, self.number, routes.reached + 1)
         destinations = wanted.checked(len(batch))
+        # By distinct set, as all work on destinations: a batch has few sets and many rows.
         everywhere = counted(destinations, routes.reachable) > self._threshold * (routes.reached + 1)
         rows = np.arange(len(batch), dtype=np.int64)
         broadcast = everywhere[destinations.lines]
@@ -202,6 +215,7 @@ class Drp:
         words = max(destinations.sets.shape[1], bit_words(known[-1]))
         cut_off = bits_of(known, words) & ~fitted(self.link_state.routes.reachable, words)
         cut_off &= ~bits_of([self.number], words)
+        # `_with_broadcasts` has put the set of broadcasts last.
         going = destinations.lines == len(destinations.sets) - 1
         young = (batch.ids[:, 1] >> TIME_SHIFT).astype(np.int64) > max(self._broken.values()) + BREAK_UNKNOWN_MS
         rows = going & ~young
@@ -218,6 +232,11 @@ class Drp:
         source: int = 0,
         duplicates: int = 0,
     ) -> Routed:
+        """Put each destination of each row into a parcel, into `held`, or into `exhausted`, and into one of them only.
+
+        Rows that may make no further hop are taken out first, by the line OUT; those with a destination out of reach
+        are looked for among the others, so no row is held that could not be sent later.
+        """
         routes = self.link_state.routes
         exhausted: Parcel | None = None
         held: Parcel | None = None

@@ -1,4 +1,14 @@
-"""What a hop changes in the envelopes of a batch. The batch that came in is left as it is: others may hold it."""
+"""What a hop changes in the envelopes of a batch. The batch that came in is left as it is: others may hold it.
+
+Every function copies the envelopes, 40 bytes a row, and shares the other arrays. Three flags belong to brokers alone
+and say how a copy travels: BROADCAST (to all, without a set), MAYBE_DUPLICATE (sent again after a fault) and OVERTAKING
+(sent while routes change). They are cleared where a message enters, so that no client can set them, and after that only
+`with_broadcast` takes one back.
+
+The hop limit is what ends a message whose way has become a circle. A broker sends a row only while its limit is above
+0, so an honest neighbour's rows arrive with 1 or more; a limit of 0 stays 0, because an envelope has no bytes for less
+and a row that is for this broker may be stored here.
+"""
 
 from __future__ import annotations
 
@@ -82,15 +92,16 @@ def _enter(envelopes: NDArray[np.int64], number: int, most_hops: int) -> None:
     """What broker `number` writes into the envelopes of rows that enter the network there."""
     for row in range(len(envelopes)):
         envelopes[row, SOURCE] = number
+        # A publisher's own limit counts where it is the lower one.
         envelopes[row, HOP_LIMIT] = min(envelopes[row, HOP_LIMIT], most_hops)
         envelopes[row, FLAGS] &= ~(BROADCAST | MAYBE_DUPLICATE | OVERTAKING)
 
 
 @kernel("void(int64[:, ::1])", allocates=False)
 def _hop(envelopes: NDArray[np.int64]) -> None:
-    """One hop less is left to every row."""
+    """One hop less is left to every row, never less than none."""
     for row in range(len(envelopes)):
-        envelopes[row, HOP_LIMIT] -= 1
+        envelopes[row, HOP_LIMIT] = max(envelopes[row, HOP_LIMIT] - 1, 0)
 
 
 @kernel("boolean(int64[:, ::1])", allocates=False)

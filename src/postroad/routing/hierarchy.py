@@ -15,6 +15,10 @@ Theory of operation:
    other way. What the parent before still sends goes down only, never up, so the two ways make no ring.
 5. A message that goes again is marked. Marked messages travel everywhere they are wanted, past brokers that have seen
    them: one beyond may not have. Only their delivery is subject to the window of ids. There is no ring, so that ends.
+
+The topologies and the routing of subscriptions and publications are those of Wihidum. That paper states the rule of
+point 2 in two ways, of which "a broker that has received the topic before does not pass it on" loses deliveries. It
+says nothing of unsubscribing, or of failures in a tree: points 3 to 5 are ours.
 """
 
 from __future__ import annotations
@@ -79,8 +83,8 @@ class Hierarchical(ABC):
         self._patience = patience_ms
         self._table = TopicTable(matcher)
         self._local: Counter[str] = Counter()
-        self._sent: dict[int, set[str]] = {}
-        self._up: set[int] = set()
+        self._sent: dict[int, set[str]] = {}  # link -> patterns that its other end knows from here
+        self._up: set[int] = set()  # links that work, whether they are part of the hierarchy or not
         self._absent: dict[int, int] = {}  # lost link -> until when its interest is kept
         self._left: dict[int, int] = {}  # the parent before the planned one -> until when it still counts this child
         self._offers: set[int] = set()  # links to brokers that said they have a way to the top
@@ -142,6 +146,7 @@ class Hierarchical(ABC):
         self, batch: Batch, local: Integers, arrival: int, duplicates: int = 0, *, downwards: bool = False
     ) -> Routed:
         able: Flags = may_go_on(batch)
+        # Rows for an absent link, or for a parent that is looked for (0), wait until a broker attaches.
         there = self._links()
         parcels: list[Parcel] = []
         waiting: list[Integers] = []

@@ -3,6 +3,15 @@
 `part = destinations & reachable_through[link]`, once per distinct set. The masks of a broker's links are disjoint, so a
 destination travels in exactly one packet: it is a token that is relayed, never copied.
 
+Layout: bit b of word w of a set is broker 64 w + b. `sets` is uint64[distinct, words]; `lines[row]` is the place of the
+row's set in it, or OUT. Most rows of a batch share a set, so sets are split once each, and rows only follow. What a
+link gets has the same layout: `parts[link]` in the place of `sets`. Two sets may differ only in brokers beyond other
+links; their parts are then equal and are joined, because a frame carries its dictionary of sets.
+
+Order of steps: `_touched` finds the links that get anything, most of which do not at a hub; `_split` makes the parts of
+some of these links and counts their rows; then there is an array of exactly that many rows, which `_write` fills. It
+visits the same pairs of row and link that `_split` has counted, so it ends where the array does.
+
 Lines come from a frame of a neighbour or from a match: those of a frame were compared with the number of sets, and
 OUT, the only negative one, is tested before it is used. Numbers of brokers do not become indices here, only bits;
 that of this broker names a word, which is compared with the width of a set.
@@ -137,7 +146,11 @@ def _table_size(entries: int) -> int:
 
 @device
 def _line_of(parts: Words, kept: int, table: Integers) -> int:
-    """The line that holds what line `kept` holds: an earlier one, or `kept` itself, entered now."""
+    """The line that holds what line `kept` holds: an earlier one, or `kept` itself, entered now.
+
+    Open addressing with steps of one. Its size is a power of two, and at most half of it is used: each set enters one
+    line at most, and `_table_size` counts the sets twice. So every probe ends at an equal line or at a free slot.
+    """
     words = parts.shape[1]
     value = np.uint64(0)
     for word in range(words):
@@ -220,6 +233,7 @@ def _split(
             some = whole
             for word in range(sets.shape[1]):
                 bits = np.uint64(0) if whole else sets[one, word] & masks[links[place], word]
+                # `count` is below the number of sets: each set before this one has added one part at most.
                 parts[place, count, word] = bits
                 some = some or bits != 0
             if some:

@@ -3,6 +3,10 @@
 Its memory is m / 8 bytes per open history, however little is in it, and what is stored is as large: the shape must fit
 the traffic. In return no hash is kept, and what is open is as small as what is stored. Bits are set as messages come,
 or when the filter is stored where messages come as runs.
+
+With `hold` longer than `interval`, a filter is stored every `interval` but stays open, and each copy replaces the one
+before in the trail: the paper's way for brokers whose own interval is shorter than that of the brokers before them. The
+copies of one filter are ORs of its parts, so the last says yes to all that the others did.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One append-only buffer for the keys of all open histories.
 
 Keys are in chunks in the order in which they came; a *run* says how far the keys of one history reach. Memory follows
-the
-traffic: a history that gets a key a minute costs that key and its run. Chunks are shared with jobs on other threads:
-what is written once is never changed.
+the traffic: a history that gets a key a minute costs that key and its run. Chunks are shared with jobs on other
+threads: what is written once is never changed.
 
 A run is one word, `slot of the history << 24 | end in the chunk`; it begins where the run before it ends. Ends are at
 most the size of a chunk, which fits 24 bits; a slot below the base is negative here, and is compared with 0 before it

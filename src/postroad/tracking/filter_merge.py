@@ -3,6 +3,11 @@
 Bloom filters of one shape are joined bit by bit, as long as all their entries fit the capacity they were made for: the
 error rate stays within what was promised. Static filters cannot be joined; where their keys were kept, one is built of
 all. What a merged filter says yes to includes all that its parts said yes to at their times.
+
+The paper names this as future work. Its condition for Bloom filters is here `_alike` and `capacity`: equal m, k and n,
+and the sum of the entries within n. A joined range reaches from the first begin to the last end, so it may cover times
+at which no part was open; only neighbours in time are joined, which keeps these gaps as small as they were between the
+parts. A question at such a time asks one filter more, and gets no other answer than "no", up to the rate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,27 @@
-"""Open histories by name: opened by the first record, sealed when full, when old, or when memory is short."""
+"""Open histories by name: opened by the first record, sealed when full, when old, or when memory is short.
+
+Of "message tracking with Bloom filter histories" (Jun and Astley) this is ADD and sealing. A history is the triple of
+the paper, (filter, range R, single times S):
+
+    filter   the subclass has it: bits in `words` (`bloom`), or hashes in one buffer for all histories (`sealed`)
+    R        `time_from` to `time_to`, widened by every id whose time is within the tolerance of the clock
+    S        `late`: the times of all other ids. The paper widens R by these too, and then one id with a wrong clock
+             makes a filter cover hours, and Theorem 1 (`settings.py`) fails
+
+    histories of publishers (H_P)       kind ACCEPTED
+    of origins (H_b)                    kind ARRIVED
+    of next hops (H_b,d)                kinds RELAYED and RELAYED_SET
+    of subscriptions (H_b,s)            kinds QUEUED, DELIVERED, ACKNOWLEDGED, REFUSED
+
+With the layout "shared" the kinds with a number have one history per origin, and the number goes into the key instead
+of the name. A history of the paper for each subscription would be almost empty, at the same size.
+
+The age of a history counts from when it was opened, not from ticks that all histories share: one opened just before a
+tick would be sealed a moment later, and Theorem 1 counts on a least time for which each filter is open.
+
+Late ids count against the capacity like others. A history that is full is sealed in the same call, so an open one
+always has room for one more id, and the loops below always get on.
+"""
 
 from __future__ import annotations
 
@@ -99,11 +122,12 @@ class HistoryRecorder(KeepingRecorder):
             history = self._open.get((kind, origin, subject))
             if history is None:
                 history = self._begin(HistoryName(kind, origin, subject), now)
+            # Up to the end, to a full history, or to the first row of another origin.
             self._take(history, ids, rows, first, derived, now, tolerance)
             first += self._report.item(TAKEN)
             self._note_times(history)
             if first < len(rows) and not ordered and ids.item(rows.item(first), 0) & ORIGIN_MASK != origin:
-                # Several origins: what is left, one origin after the other.
+                # Several origins: what is left, one origin after the other. Once sorted, it stays so.
                 rest = rows[first:]
                 rows, first, ordered = rest[np.argsort(ids[rest, 0] & ORIGIN, kind="stable")], 0, True
         self._make_room()

@@ -1,4 +1,13 @@
-"""The recorder `sealed`: hashes while a history is open, a filter of exactly the right size when it is sealed."""
+"""The recorder `sealed`: hashes while a history is open, a filter of exactly the right size when it is sealed.
+
+Hashes of all histories are in one buffer, in the order in which they came, with the slot of their history
+(`buffer.py`). A history itself holds none, so a thousand histories that get a key a minute cost a thousand keys a
+minute, not a thousand arrays. Ids that follow each other are kept as runs instead (`id_runs.py`); a job hashes them.
+
+A job gets a view of the buffer (`extract`), and groups it by slot on its own thread. Meanwhile the loop writes on after
+the end of the view, and forgets what the view has as soon as copying the rest costs no more. Until the writer has
+released a job, its view answers questions.
+"""
 
 from __future__ import annotations
 

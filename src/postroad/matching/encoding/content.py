@@ -3,6 +3,15 @@
 Every occurrence of an attribute counts, also the second one of a name, which selectors do not see: more categories can
 only make a message match once too often. Untyped text counts as text and, where it is a number, as a number.
 
+In B-DRP this is the set of categories of a message, the union of those of its attributes: "exists, with this type"
+and "equals this value". The sharp scheme adds to each number one category per threshold that it is above or below, and
+to each text its prefixes, its suffixes and its grams. What a subscription asks for is in `demands.py`, and the two must
+agree word by word: `tests/matching/encoding/test_no_false_negatives.py` compares them over the whole language.
+
+The kernel may run more than once. If `out` is too small it only counts, and runs again with enough room; if a number is
+too hard for it, it notes where, and runs again with the value that Python found. The order of numbers is the same in
+each run, so a place in `noted` is the same number in `resolved`.
+
 Indices: rows were checked when they were decoded; categories are counted in 64 bits and written only while there is
 room.
 """

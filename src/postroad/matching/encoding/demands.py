@@ -8,6 +8,17 @@ attributes) asks for less, at worst for nothing, and never for more.
 A constraint that one set cannot express may have alternatives: `IN` asks for one of several values, `IS NOT NULL` for
 one of several types. Alternatives multiply, so there is a bound on them; beyond it a constraint falls back to the
 existence of a text, or to nothing.
+
+In B-DRP each conjunction becomes one set of categories, and the sets of all conjunctions, encoded, are what a broker
+advertises. A constraint there asks for "equals this value" if it is an equality, and for "exists, with this type"
+otherwise. In the workload of the paper a quarter of the constraints are no equalities, and almost every message has all
+attributes they name; so the sharp scheme asks for thresholds, prefixes, suffixes and grams instead, each implied by the
+constraint:
+
+    x < c             "below T" for the least threshold T >= c of the ladder
+    x > c             "above T" for the greatest threshold T <= c
+    prefix, suffix    its first or last bytes, as many as a gram has
+    substring, LIKE   grams of its literal runs, at most MAX_GRAMS
 """
 
 from __future__ import annotations

@@ -1,15 +1,22 @@
 """`PredicateMatrix`: which brokers may want a message, by their encoded predicates.
 
-A row matches a message when all of its bits are set in the message's vector. Testing each row against each vector
-reads a vector per pair; here up to 64 messages are tested at once. `columns[p]` holds, for one position p, a bit per
-message of a group of 64; the AND of the columns at a row's positions is the set of messages that the row matches.
+A row matches a message when all of its bits are set in the message's vector: B_p AND NOT B_m = 0, as B-DRP has it.
+Testing each row against each vector reads a vector per pair; here up to 64 messages are tested at once. `columns[p]`
+holds, for one position p, a bit per message of a group of 64; the AND of the columns at a row's positions is the set of
+messages that the row matches.
 
 The first four positions of a row, the *lead*, are ANDed without a branch: most rows end there, and a branch after
 every position would be mispredicted as often as not. They are the positions that fewest rows have, because the
 common ones are those of categories that most messages have. The column after the last position is all ones and fills
 short leads, so that an empty row matches everything.
 
-Positions of a row were compared with the width of the scheme when it was read (`wire`), and are unsigned.
+Rows of all brokers are end to end: those of `owners[i]` are `bounds[i]` to `bounds[i + 1]`. `leads[row]` packs four
+positions of 16 bits; the others are `places[tails[row] : tails[row + 1]]`. A batch of up to eight messages has columns
+of one byte, a larger one of eight, and takes 64 messages at a time.
+
+Positions of a row were compared with the width of the scheme when it was read (`wire`), and are unsigned; there is one
+column more than the scheme has bits. Positions of a message are below that width by `step`. An owner's word is within
+`out`, which is as wide as the largest owner needs.
 """
 
 from __future__ import annotations
