@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from postroad.broker import Broker, PublisherNumbers, Relay, make_strategy
+from postroad.broker import Broker, Limits, PublisherNumbers, Relay, make_strategy
 from postroad.broker.interests import STEP, Interests
 from postroad.errors import LimitError, PostroadError
 from postroad.filters import hash_bytes
@@ -119,7 +119,7 @@ def slow_rows(count: int) -> bytes:
 def test_broker_whose_interest_costs_too_much_for_each_message_gets_everything() -> None:
     """Its own limits need not be those of an honest broker; a message of anybody would take seconds to match."""
     relay = relay_of_broker_1()
-    index, most = relay.interests.index, relay._core.limits.matching_ms * 1_000_000
+    index, most = relay.interests.index, Limits().matching_ms * 1_000_000
     relay.control(Interest(3, NOW, 1, slow_rows(20)), 3, NOW)
     honest = index.work
     assert wanted_by(relay, "t") == []
@@ -150,7 +150,7 @@ def test_broker_that_is_gone_while_its_advertisement_is_applied_is_struck_in_ste
         relay.work(NOW)
         assert least - len(index) <= STEP
         least, steps = len(index), steps + 1
-    assert (len(index), relay.interests._work) == (0, {})
+    assert (len(index), index.work) == (0, 0)
     assert steps > 1
     assert wanted_by(relay, "t.3") == []
 

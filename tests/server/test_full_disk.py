@@ -29,10 +29,10 @@ class SmallDisk:
 
     def __init__(self, broker: Service, capacity: int) -> None:
         self.disk: Any = broker.storage.disk
-        self._reserve = broker.storage._reserve
+        self._reserve = broker.storage.reserve
         self._capacity = capacity
         broker.storage.disk = self
-        broker.storage._reserve.free_bytes = self.free_bytes  # type: ignore[method-assign]
+        broker.storage.reserve.free_bytes = self.free_bytes  # type: ignore[method-assign]
 
     def free_bytes(self) -> int:
         kept = self._reserve.size if self._reserve.is_made else 0
@@ -115,7 +115,7 @@ def test_file_system_that_keeps_no_room_free_does_without_a_reserve(
 def test_settings_of_small_segments_keep_a_small_reserve(tmp_path: Path) -> None:
     async def talk() -> None:
         async with service(tmp_path, store=msgspec.structs.replace(SMALL, segment_bytes=4_096)) as broker:
-            assert broker.storage._reserve.size == 4_096
+            assert broker.storage.reserve.size == 4_096
             assert not broker.storage.trouble
 
     run(talk)

@@ -48,6 +48,9 @@ class StoreDriver:
         carry_out: carries out what the core says.
         clock: the time in ms.
         ages: the time by which messages are too old.
+
+    Attributes:
+        reserve: space that is kept free, for when the disk is full.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class StoreDriver:
         ages: AgeClock,
     ) -> None:
         self.disk: Disk = FileDisk(folder)
-        self._reserve = DiskReserve(folder, min(settings.segment_bytes, MAX_RESERVE_BYTES))
+        self.reserve = DiskReserve(folder, min(settings.segment_bytes, MAX_RESERVE_BYTES))
         self._settings = settings
         self._core = core
         self._carry_out = carry_out
@@ -90,7 +93,7 @@ class StoreDriver:
             StoreReadError: it cannot be read. Nothing was changed.
         """
         found = await asyncio.to_thread(self._recover)
-        await asyncio.to_thread(self._reserve.make)
+        await asyncio.to_thread(self.reserve.make)
         self.log = Log(self._settings, found)
         for problem in self._core.open_store(self.log, found.recent, self._clock()):
             log.error("durable subscription not taken up", extra={"reason": problem})
@@ -237,17 +240,17 @@ class StoreDriver:
 
     def _write(self, commit: DiskCommit) -> None:
         carry_out(commit, self.disk)
-        self._reserve.make()
+        self.reserve.make()
 
     def _note_room(self) -> None:
         """Refuse publishers while the disk has no room beyond what acknowledgements need."""
         store = self._core.store
-        if store is None or self._reserve.is_made == (not store.shortage):
+        if store is None or self.reserve.is_made == (not store.shortage):
             return
         store.shortage = (
             ""
-            if self._reserve.is_made
-            else f"the disk is full: make room for {self._reserve.size:,} bytes or more, or let consumers take what is "
+            if self.reserve.is_made
+            else f"the disk is full: make room for {self.reserve.size:,} bytes or more, or let consumers take what is "
             "stored, for which some room was kept free"
         )
         if store.shortage:
@@ -278,10 +281,10 @@ class StoreDriver:
             self._failing_since = self._loop.time()
             log.error("store not written", extra={"reason": str(error)})
         store.failed(commit, str(error))
-        if self._reserve.is_made and is_full(error):
+        if self.reserve.is_made and is_full(error):
             # The next commit, which waits for this on the same thread, finds room.
-            self._reserve.is_made = False
-            self._writing.do(self._reserve.release)
+            self.reserve.is_made = False
+            self._writing.do(self.reserve.release)
         self._retry = self._loop.call_later(RETRY_SECONDS, self._try_again)
 
     def _try_again(self) -> None:
@@ -376,8 +379,8 @@ class StoreDriver:
             await asyncio.sleep(LOOK_SECONDS)
             if self._keeping is None or self._keeping.done():
                 self._keeping = self._reading.do(self._ages.keep)
-            if not self._reserve.is_made and self._writing_now is None and self._retry is None:
-                await self._writing.do(self._reserve.make)
+            if not self.reserve.is_made and self._writing_now is None and self._retry is None:
+                await self._writing.do(self.reserve.make)
                 self._note_room()
             now = self._ages()
             if self._core.durables is not None:
