@@ -47,8 +47,7 @@ __all__ = [
     "JobRun",
     "SparkJob",
     "run_job",
-    "stopped_by_interrupts",
-    "told_error",
+    "spark_work",
 ]
 
 _OF_WORKER = re.compile(r"^[\w.]+(?:Error|Exception): .+$", re.MULTILINE)
@@ -233,19 +232,11 @@ def run_job(
         start = SparkStart(options.master, f"postroad {name}", options.settings)
         start.made = spark
     reading, spent = time.monotonic() - began, start.seconds
-    with stopped_by_interrupts(start, own) as interrupted:
+    with spark_work(start, own):
         try:
             account.summary = job(JobRun(start, sources, options, tell, account, alert, show))
-        except PipelineError:
-            raise
-        except Exception as error:
-            if interrupted.is_set():
-                raise KeyboardInterrupt from None
-            raise told_error(error) from error
         finally:
             account.starting_seconds = reading + start.seconds - spent
-            if own and not interrupted.is_set():
-                start.stop()
     account.damaged = list(sources.damaged)
     account.bytes_read = sources.reads.bytes
     account.seconds = time.monotonic() - began
@@ -253,7 +244,29 @@ def run_job(
 
 
 @contextmanager
-def stopped_by_interrupts(start: SparkStart, own: bool) -> Iterator[Event]:
+def spark_work(start: SparkStart, own: bool) -> Iterator[None]:
+    """What every job does around its work: stop an own session afterwards, and tell errors of Spark in plain words.
+
+    Raises:
+        PipelineError: the job cannot run, or Spark gave up.
+        KeyboardInterrupt: Ctrl-C stopped the session, whatever error that became in the work.
+    """
+    with _stopped_by_interrupts(start, own) as interrupted:
+        try:
+            yield
+        except PipelineError:
+            raise
+        except Exception as error:
+            if interrupted.is_set():
+                raise KeyboardInterrupt from None
+            raise _told_error(error) from error
+        finally:
+            if own and not interrupted.is_set():
+                start.stop()
+
+
+@contextmanager
+def _stopped_by_interrupts(start: SparkStart, own: bool) -> Iterator[Event]:
     """Let Ctrl-C stop Spark from another thread; the running call into Spark then fails, and with it the job.
 
     An exception in the middle of a call into Spark would break the connection to it, and print a hundred lines. A
@@ -277,7 +290,7 @@ def stopped_by_interrupts(start: SparkStart, own: bool) -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def told_error(error: Exception) -> Exception:
+def _told_error(error: Exception) -> Exception:
     """Return an error of Spark in plain words: a file that went bad while it was read, or Spark's first line."""
     from pyspark.errors import PySparkException
 

@@ -20,7 +20,7 @@ from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.messages import decode_batch, decode_envelopes
 from postroad.messages.envelope import ENVELOPE_BYTES
 from postroad.pipeline.errors import PipelineError
-from postroad.pipeline.job_run import SMALL_BYTES, JobReport, stopped_by_interrupts, told_error
+from postroad.pipeline.job_run import SMALL_BYTES, JobReport, spark_work
 from postroad.pipeline.output import read_output, replace_output
 from postroad.pipeline.progress import UNCOUNTED, counted
 from postroad.pipeline.session import SparkStart
@@ -205,18 +205,8 @@ def run(
     start.is_small = sum(path.stat().st_size for path in options.archive.glob("*.parquet")) <= SMALL_BYTES
     made = start()
     report = JobReport("match", starting_seconds=time.monotonic() - began)
-    with stopped_by_interrupts(start, own) as interrupted:
-        try:
-            report.summary = _written(made, options, tell, show, report)
-        except PipelineError:
-            raise
-        except Exception as error:
-            if interrupted.is_set():
-                raise KeyboardInterrupt from None
-            raise told_error(error) from error
-        finally:
-            if own and not interrupted.is_set():
-                start.stop()
+    with spark_work(start, own):
+        report.summary = _written(made, options, tell, show, report)
     report.seconds = time.monotonic() - began
     return report
 
