@@ -6,14 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from postroad.errors import LimitError
+from postroad.filters import positions
 from postroad.matching.encoding import (
     EncodedPredicates,
     EncodingError,
     PredicateMatrix,
     Scheme,
     message_categories,
-    message_vectors,
-    subsets,
 )
 from postroad.matching.encoding.content import Categories
 from postroad.messages import Batch
@@ -28,6 +27,11 @@ word_sets = st.lists(words, max_size=6)
 def categories_of(sets: list[list[int]]) -> Categories:
     offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
     return Categories(offsets, np.array([word for held in sets for word in held], np.uint64))
+
+
+def bits_of(held: list[int]) -> set[int]:
+    """The bits that are set in the vector of a message with these categories."""
+    return set(positions(np.array(held, np.uint64), SCHEME.hashes, SCHEME.bits).reshape(-1).tolist())
 
 
 def brokers(row: np.ndarray) -> set[int]:
@@ -54,41 +58,11 @@ def test_matrix_equals_testing_every_row_against_every_message(
 ) -> None:
     categories = categories_of(sets)
     found = matrix_of(lists).match_categories(categories)
-    held = [int.from_bytes(vector.astype("<u8").tobytes(), "little") for vector in message_vectors(categories, SCHEME)]
-    for row, vector in zip(found, held, strict=True):
+    for row, held in zip(found, map(bits_of, sets), strict=True):
         expected = {
-            owner
-            for owner, predicates in lists.items()
-            if any(all(vector >> place & 1 for place in places) for places in predicates.rows)
+            owner for owner, predicates in lists.items() if any(held.issuperset(places) for places in predicates.rows)
         }
         assert brokers(row) == expected
-
-
-@given(st.lists(word_sets, max_size=6), st.lists(word_sets, max_size=6))
-def test_subsets_are_those_of_whole_numbers(inner: list[list[int]], outer: list[list[int]]) -> None:
-    vectors = [message_vectors(categories_of(sets), SCHEME) for sets in (inner, outer)]
-    numbers = [[int.from_bytes(row.astype("<u8").tobytes(), "little") for row in part] for part in vectors]
-    expected = [[one & ~other == 0 for one in numbers[0]] for other in numbers[1]]
-    assert subsets(*vectors).tolist() == expected
-
-
-@given(st.lists(word_sets, max_size=6))
-def test_vectors_of_predicates_equal_those_of_messages_with_the_same_categories(sets: list[list[int]]) -> None:
-    predicates = EncodedPredicates.of_categories(SCHEME, sets)
-    vectors = {row.tobytes() for row in message_vectors(categories_of(sets), SCHEME)}
-    assert {row.tobytes() for row in predicates.vectors()} == vectors
-    assert len(predicates) == len(vectors)
-
-
-@given(st.lists(st.lists(words, max_size=3), max_size=8), st.lists(word_sets, min_size=1, max_size=8))
-def test_simplified_predicates_match_the_same_messages(sets: list[list[int]], messages: list[list[int]]) -> None:
-    predicates = EncodedPredicates.of_categories(SCHEME, sets)
-    simple = predicates.simplified()
-    assert set(simple.rows) <= set(predicates.rows)
-    assert not any(set(one) < set(other) for one in simple.rows for other in simple.rows)
-    categories = categories_of(messages)
-    found = [matrix_of({0: held}).match_categories(categories).tolist() for held in (predicates, simple)]
-    assert found[0] == found[1]
 
 
 def batch(count: int = 1) -> Batch:

@@ -16,7 +16,6 @@ def test_even_ladder_cuts_equal_parts() -> None:
 def test_paper_has_neither_ladder_nor_grams() -> None:
     assert (Scheme.paper().thresholds, Scheme.paper().gram) == ((), 0)
     assert (Scheme.sharp().thresholds, Scheme.sharp().gram) == (PERCENT_LADDER, 3)
-    assert Scheme.sharp(2048).words == 32
 
 
 @pytest.mark.parametrize(

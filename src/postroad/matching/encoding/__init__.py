@@ -9,7 +9,6 @@ from postroad.matching.encoding.exact_form import ANY_TOPIC, decode_exact, decod
 from postroad.matching.encoding.matrix import PredicateMatrix
 from postroad.matching.encoding.predicates import EncodedPredicates
 from postroad.matching.encoding.scheme import PERCENT_LADDER, Scheme, even_ladder
-from postroad.matching.encoding.vectors import message_vectors, subsets
 from postroad.matching.encoding.wire import from_bytes, from_bytes_in_steps, to_bytes
 
 __all__ = [
@@ -28,7 +27,5 @@ __all__ = [
     "from_bytes",
     "from_bytes_in_steps",
     "message_categories",
-    "message_vectors",
-    "subsets",
     "to_bytes",
 ]

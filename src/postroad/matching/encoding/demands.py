@@ -11,9 +11,9 @@ existence of a text, or to nothing.
 
 In B-DRP each conjunction becomes one set of categories, and the sets of all conjunctions, encoded, are what a broker
 advertises. A constraint there asks for "equals this value" if it is an equality, and for "exists, with this type"
-otherwise. In the workload of the paper a quarter of the constraints are no equalities, and almost every message has all
-attributes they name; so the sharp scheme asks for thresholds, prefixes, suffixes and grams instead, each implied by the
-constraint:
+otherwise. In the workload of the paper a quarter of the constraints are not equalities, and almost every message has
+all attributes they name; so the sharp scheme asks for thresholds, prefixes, suffixes and grams instead, each implied by
+the constraint:
 
     x < c             "below T" for the least threshold T >= c of the ladder
     x > c             "above T" for the greatest threshold T <= c

@@ -1,6 +1,6 @@
 """`EncodedPredicates`: what one broker advertises, as bit vectors, one row per conjunction.
 
-Rows are kept as sorted positions of their set bits, since few of the M bits are set; `vectors` gives them as words.
+Rows are kept as sorted positions of their set bits, since few of the M bits are set.
 The list is canonical: rows are distinct and in order, so equal content is equal and has equal bytes.
 """
 
@@ -14,7 +14,6 @@ import numpy as np
 from postroad.errors import LimitError
 from postroad.filters import positions
 from postroad.matching.encoding.demands import conjunction_categories
-from postroad.matching.encoding.vectors import subsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,24 +79,9 @@ class EncodedPredicates:
         ends = np.cumsum([0, *(len(categories) * scheme.hashes for categories in held)]).tolist()
         return cls(scheme, (tuple(sorted(set(places[start:end]))) for start, end in pairwise(ends)))
 
-    def vectors(self) -> NDArray[np.uint64]:
-        """The rows as words: uint64[rows, M / 64]."""
-        bits = np.zeros((len(self.rows), self.scheme.bits), np.uint8)
-        counts = [len(row) for row in self.rows]
-        bits[np.repeat(np.arange(len(self.rows)), counts), self.flat()] = 1
-        return np.packbits(bits, axis=1, bitorder="little").view("<u8").astype(np.uint64)
-
     def flat(self) -> NDArray[np.int64]:
         """The positions of all rows end to end."""
         return np.array([place for row in self.rows for place in row], np.int64)
-
-    def simplified(self) -> EncodedPredicates:
-        """Without the rows that another row covers: a message that matches those matches the other as well."""
-        vectors = self.vectors()
-        covering = subsets(vectors, vectors)
-        np.fill_diagonal(covering, False)
-        kept = np.flatnonzero(~covering.any(axis=1))
-        return EncodedPredicates(self.scheme, (self.rows[row] for row in kept.tolist()))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -92,11 +92,6 @@ class Scheme:
         ladder = PERCENT_LADDER if thresholds is None else thresholds
         return cls(bits, hashes, ladder, gram=3, topics=topics, priority=priority)
 
-    @property
-    def words(self) -> int:
-        """64-bit words of a vector."""
-        return self.bits // WORD_BITS
-
 
 def even_ladder(low: float, high: float, count: int) -> tuple[float, ...]:
     """`count` thresholds that cut the range from `low` to `high` into equal parts."""
