@@ -43,10 +43,10 @@ def foreign() -> bytes:
 @pytest.mark.parametrize(
     ("source", "target", "item", "says"),
     [
-        (2, 1, Put(99, 0, QUEUE, "", False, b"noise"), "puts what are no messages"),
+        (2, 1, Put(99, 0, QUEUE, "", False, b"noise"), "puts bytes that are not messages"),
         (2, 1, Put(99, 0, QUEUE, "", False, foreign()), "did not enter there"),
-        (1, 2, Hand(1, b"noise"), "hands out what are no messages"),
-        (2, 1, ConsumerAnswer(99, 1, True, True, b"12345"), "5 bytes are no ids"),
+        (1, 2, Hand(1, b"noise"), "delivers bytes that are not messages"),
+        (2, 1, ConsumerAnswer(99, 1, True, True, b"12345"), "5 bytes are not ids"),
     ],
 )
 def test_item_that_no_honest_broker_sends_ends_the_channel_which_begins_anew(

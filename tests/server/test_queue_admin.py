@@ -64,7 +64,7 @@ def test_operator_lists_shows_purges_and_deletes(tmp_path: Path) -> None:
             assert json.loads(await command(broker, "show", "work", "--json"))["consumers"] == [shown]
             assert (await command(broker, "purge", "work")).startswith("2 messages given up: purged by ")
             await until(lambda: broker.statistics().queued_messages_now == 0)
-            # What is in flight stays with its consumer; what comes then is handed out as before.
+            # What is in flight stays with its consumer; what comes then is delivered as before.
             await produce(broker.port, "d")
             client.send("ACK", id=frame.headers["ack"])
             assert [each.body for each in await messages(client, 1)] == [b"d"]

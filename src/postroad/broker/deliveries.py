@@ -14,7 +14,7 @@ import numpy as np
 from postroad.broker.acknowledgements import Acknowledgements
 from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
-from postroad.broker.redeliveries import record_handing
+from postroad.broker.redeliveries import record_stored_delivery
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.store_limits import AtLimit, action_at_limit, may_not_wait
@@ -404,7 +404,7 @@ class Deliveries:
             if len(rows):
                 self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
                 if subscription.durable is not None:
-                    record_handing(self._recorder, batch, rows, again, since, now)
+                    record_stored_delivery(self._recorder, batch, rows, again, since, now)
                 delivered += len(rows)
             if not keeps:
                 stored.settle(subscription, done)
@@ -427,7 +427,7 @@ class Deliveries:
             subscription.queue.holder.expired += len(done)
         if len(rows):
             self._deliver(subscription, batch, rows, outbox, now, places if keeps else None)
-            record_handing(self._recorder, batch, rows, None if tries is None else tries > 0, taken.stored, now)
+            record_stored_delivery(self._recorder, batch, rows, None if tries is None else tries > 0, taken.stored, now)
         done = done if keeps else taken.places
         if len(done):
             stored.settle(subscription, done)

@@ -457,7 +457,7 @@ class NamedQueues:
             self._core.budgets.remove(heir)
             self._core.budgets.add(heir, size, work)
 
-    # --- handing out -------------------------------------------------------------------------------------------------
+    # --- delivery ----------------------------------------------------------------------------------------------------
 
     def offer(self, subscription: Subscription, outbox: Outbox, now: int) -> int:
         """Deliver what can be delivered after something has happened to a consumer; return how many messages."""

@@ -143,7 +143,7 @@ class Receptions:
         try:
             batch = rows_of_payload(item.rows)
         except PostroadError as error:
-            raise ChannelError(f"broker {source} puts what are no messages: {error}") from error
+            raise ChannelError(f"broker {source} puts bytes that are not messages: {error}") from error
         if not len(batch) or (batch.envelopes[:, SOURCE] != source).any():
             raise ChannelError(f"broker {source} puts messages that did not enter there")
         if item.queue != DURABLE_PUT:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.store import Cursor, Log
 
-__all__ = ["LATE_MS", "QueueSettings", "Redeliveries", "record_handing"]
+__all__ = ["LATE_MS", "QueueSettings", "Redeliveries", "record_stored_delivery"]
 
 # Times are rounded up to this, so that rows that return one by one wait together.
 QUANTUM_MS = 100
@@ -149,7 +149,7 @@ class Redeliveries:
         return sum(rows[cursor.number].count for rows in self._waiting.values() if cursor.number in rows)
 
 
-def record_handing(
+def record_stored_delivery(
     recorder: Recorder, batch: Batch, rows: NDArray[np.int64], again: NDArray[np.bool_] | None, stored: int, now: int
 ) -> None:
     """Record what is worth it about rows that a consumer, or a durable subscription, gets from the store.

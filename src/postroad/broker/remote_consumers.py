@@ -158,7 +158,7 @@ class RemoteConsumers:
         try:
             batch = rows_of_payload(item.rows)
         except PostroadError as error:
-            raise ChannelError(f"broker {home} hands out what are no messages: {error}") from error
+            raise ChannelError(f"broker {home} delivers bytes that are not messages: {error}") from error
         rows = np.arange(len(batch), dtype=np.int64)
         self._core.recorder.arrived(batch, home, now)
         subscription = self._subscriptions.get(item.consumer)
@@ -205,6 +205,6 @@ def ids_of(data: bytes) -> list[int]:
         ChannelError: the bytes are not ids.
     """
     if len(data) % 16:
-        raise ChannelError(f"{len(data)} bytes are no ids of messages, which have 16 each")
+        raise ChannelError(f"{len(data)} bytes are not ids of messages, which have 16 each")
     words = np.frombuffer(data, ">u8").reshape(-1, 2).tolist()
     return [head << WORD_BITS | tail for head, tail in words]

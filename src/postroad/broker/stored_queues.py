@@ -277,7 +277,7 @@ class StoredQueues:
         """Return why rows of a batch, all by default, cannot be stored now; empty if they can."""
         return self.refusal or self.log.lack(stored_bytes(batch, rows))
 
-    # --- handing out -------------------------------------------------------------------------------------------------
+    # --- delivery ----------------------------------------------------------------------------------------------------
 
     def pull(self, subscription: Subscription, most: int) -> list[TakenRows]:
         """Return the next rows of a subscription; it is blocked if there are fewer than wanted and more to come."""

@@ -203,7 +203,7 @@ def admin_request(
             raise _REFUSALS.get(reply.status, PostroadError)(f"{base}: {refusal}")
         fields = json.loads(reply.body)
         if not isinstance(fields, dict):
-            raise ValueError("it is no JSON object")
+            raise ValueError("it is not a JSON object")
         return AdminAnswer(base, fields)
     except StrangerError as error:
         raise PostroadError(f"{base}: {error}") from None

@@ -122,7 +122,7 @@ def _ports(config: BrokerConfig) -> Iterator[Symptom]:
             with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
                 yield Symptom(setting, Health.GOOD, f"{host}:{port} is free")
         except OSError as error:
-            advice = "a broker that runs already is no fault; else stop who listens there, or choose another port"
+            advice = "if that is a broker, all is well; else stop what listens there, or choose another port"
             yield Symptom(setting, Health.DOUBTFUL, f"{host}:{port} cannot be opened ({error.strerror})", advice)
 
 

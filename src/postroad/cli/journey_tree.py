@@ -35,9 +35,9 @@ _DETOURS = {
     "held": ("yellow", "waits for a way to {where}", " from {at} on"),
     "deferred": ("yellow", "waits for its turn at this broker", " from {at} on"),
     "kept for order": ("yellow", "kept back for earlier messages of its publisher", " from {at} on"),
-    "comes again": ("yellow", "came back, to be handed out again", " at {at}: refused, or its consumer was gone"),
-    "handed out again": ("dim", "handed out again at {at}", ""),
-    "handed out late": ("dim", "handed out at {at}, {later} after it was published", ""),
+    "comes again": ("yellow", "came back, to be delivered again", " at {at}: refused, or its consumer was gone"),
+    "handed out again": ("dim", "delivered again at {at}", ""),
+    "handed out late": ("dim", "delivered at {at}, {later} after it was published", ""),
     "retained": ("dim", "retained from {at} on: nobody wanted it here, and later subscribers may get it", ""),
     "out of time": ("dim", "entered at {at}, far from the time in its id", ""),
     "in order": ("dim", "kept back until {at}", ""),
@@ -156,7 +156,7 @@ def _stop(stop: Document) -> str:
 
 def _add_subscriptions(branch: JourneyTree, stop: Document, accepted: int) -> None:
     for one in stop["delivered"]:
-        # What a queue hands out again after a refusal is acknowledged in the end.
+        # What a queue delivers again after a refusal is acknowledged in the end.
         fate = "acknowledged" if one["acknowledged"] else "refused" if one["refused"] else "delivered"
         branch.add(f"{_subscription(one)}: {fate}{_doubt(one['doubt'])}")
     shed = {drop["subscription"] for drop in stop["dropped"]}

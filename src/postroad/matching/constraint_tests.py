@@ -11,7 +11,7 @@ opposite.
 
 Columns that a test needs: `constraints` says kind, attribute, and where the operand is in `text` or `words`; `bits` and
 `bounds` have numeric operands; `values` and `numbers` have the message's value. `bounds` are closed floats, rounded
-outwards where a bound is no float; only RANGE with a value that is a float exactly is decided by them alone.
+outwards where a bound is not a float; only RANGE with a value that is a float exactly is decided by them alone.
 """
 
 from __future__ import annotations

@@ -348,7 +348,7 @@ class Log:
             self._enqueue(Kind.ADOPTED, settled_payload([(cursor.number, runs)]), True)
 
     def release(self, cursor: Cursor, runs: Runs) -> None:
-        """Settle the first waiting rows of a cursor (`RowSet.front`) without handing them out."""
+        """Settle the first waiting rows of a cursor (`RowSet.front`) without delivering them."""
         if not len(runs.starts):
             return
         cursor.waiting.drop_front(runs)
