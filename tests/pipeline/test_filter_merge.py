@@ -18,14 +18,14 @@ from postroad.pipeline import run_job
 from postroad.pipeline.accuracy import accuracy_of
 from postroad.pipeline.context import read_context
 from postroad.pipeline.erasure import ERASED, Erasure, erased
-from postroad.pipeline.filter_merge import merged, merged_rows
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.judgement import judged
+from postroad.pipeline.merged_filters import merged_rows
 from postroad.pipeline.probes import segments_by_broker
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID
-from postroad.tracking import FilterSegment
+from postroad.tracking import FilterSegment, merge_filters
 from postroad.tracking.filter_probe import covers, probe
 from postroad.trail import SCHEMAS, TrailDamageError, tabulate, unpack
 from tests.pipeline.filter_rows import rows_of
@@ -93,7 +93,7 @@ def test_merged_filters_lose_no_key_and_keep_their_promise(sizes: list[int], met
     for place, size in enumerate(sizes):
         keys = random.integers(0, 1 << 64, size, dtype=np.uint64)
         parts.append((keys, segment(method.replace("kept", "ribbon"), keys, 100 * place, [10_000], method == "kept")))
-    found = merged([one for _, one in parts])
+    found = merge_filters([one for _, one in parts])
     assert sum(one.entries for one in found) == sum(sizes)
     assert all(one.entries <= one.capacity for one in found)
     assert len(found) <= len(parts)

@@ -54,7 +54,7 @@ def test_merged_filters_know_what_their_parts_knew(method: str, sizes: list[int]
         assert any(probe(part, hashes[one], times[one])[0] for part in merged)
     assert sum(one.entries for one in merged) == len(ids)
     # No two neighbours could have been joined still.
-    most = CAPACITY if method == "bloom" else 1 << 22
+    most = CAPACITY if method == "bloom" else HistorySettings().capacity
     assert all(a.entries + b.entries > most for a, b in pairwise(merged))
     # Where a part says yes, so does what it became a part of.
     others = np.random.default_rng(1).integers(0, 2**64, 3_000, np.uint64)

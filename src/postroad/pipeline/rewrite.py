@@ -10,7 +10,7 @@ import pyarrow as pa
 from postroad.pipeline.erasure import Erased, Erasure, without
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.files import FileMaker
-from postroad.pipeline.filter_merge import merged_rows
+from postroad.pipeline.merged_filters import merged_rows
 from postroad.pipeline.proof import same_rows
 from postroad.pipeline.units import Unit, done
 from postroad.trail import TABLES, Reads

@@ -1,113 +1,114 @@
-"""Joining filters of one history afterwards, so that questions ask fewer of them.
+"""Merges filters of one history: fewer to probe, and full ones instead of partly full ones.
 
-Bloom filters of one shape are joined bit by bit, as long as all their entries fit the capacity they were made for: the
-error rate stays within what was promised. Static filters cannot be joined; where their keys were kept, one is built of
-all. What a merged filter says yes to includes all that its parts said yes to at their times.
+Bloom filters of equal shape are joined bit by bit as long as their keys fit into one. The joined filter says yes
+wherever a part did, and errs no more often than a full filter was planned to. Static filters cannot be joined; if their
+keys were kept, one is built again. Every merge is checked for losses: all bits, or all keys.
 
-The paper names this as future work. Its condition for Bloom filters is here `_alike` and `capacity`: equal m, k and n,
-and the sum of the entries within n. A joined range reaches from the first begin to the last end, so it may cover times
-at which no part was open; only neighbours in time are joined, which keeps these gaps as small as they were between the
-parts. A question at such a time asks one filter more, and gets no other answer than "no", up to the rate.
+The paper names this as future work. Its condition for Bloom filters is here the key of a group, and `_fitting`: equal
+m, k and n, and the sum of the entries within n. A joined range reaches from the first begin to the last end, so it may
+cover times at which no part was open; only neighbours in time are joined, which keeps these gaps as small as they were
+between the parts. A question at such a time asks one filter more, and gets no other answer than "no", up to the rate.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from postroad.filters import RibbonFilter
-from postroad.tracking.filter_probe import error_rate, without_superseded
+from postroad.errors import PostroadError
+from postroad.filters import BloomFilter, RibbonFilter
+from postroad.tracking.filter_probe import without_superseded
+from postroad.tracking.settings import HistorySettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from postroad.tracking.segments import FilterSegment
 
-__all__ = ["MAX_MERGED_KEYS", "merge_filters"]
+__all__ = ["LossyMergeError", "merge_filters"]
 
-# Keys of one static filter after merging: 10 MB of filter, which one question has to read.
-MAX_MERGED_KEYS = 1 << 22
+
+class LossyMergeError(PostroadError):
+    """A merged filter does not say yes to all that its parts did. Nothing may be replaced by it."""
 
 
 def merge_filters(segments: Iterable[FilterSegment]) -> list[FilterSegment]:
-    """Join what can be joined, history by history, neighbours in time first; the rest is given back as it is.
+    """Return the same histories in fewer filters; what cannot be merged is returned as it is.
 
     Raises:
         FilterError: the bytes of a filter are not a filter of its kind.
+        LossyMergeError: a merge lost something.
     """
-    groups: dict[tuple[object, ...], list[FilterSegment]] = {}
-    for segment in without_superseded(segments):
-        groups.setdefault(_alike(segment), []).append(segment)
-    merged: list[FilterSegment] = []
-    for group in groups.values():
-        in_time = sorted(group, key=lambda one: (one.opened, one.sealed))
-        if in_time[0].method == "bloom":
-            merged += _joined(in_time, in_time[0].capacity, _union)
-        elif all(one.keys is not None for one in in_time):
-            merged += _joined(in_time, MAX_MERGED_KEYS, _rebuilt)
+    found: list[FilterSegment] = []
+    blooms: dict[tuple[int, ...], list[FilterSegment]] = defaultdict(list)
+    keyed: dict[tuple[int, ...], list[FilterSegment]] = defaultdict(list)
+    for one in without_superseded(segments):
+        history = (one.kind, one.origin, one.subject)
+        if one.method == "bloom":
+            blooms[*history, one.bits, one.hashes, one.capacity].append(one)
+        elif one.keys is not None:
+            keyed[history].append(one)
         else:
-            merged += in_time
-    return merged
+            found.append(one)
+    most = HistorySettings().capacity
+    for group in blooms.values():
+        found += [_joined(part) for part in _fitting(group, lambda one: one.capacity)]
+    for group in keyed.values():
+        found += [_rebuilt(part) for part in _fitting(group, lambda _: most)]
+    return found
 
 
-def _alike(segment: FilterSegment) -> tuple[object, ...]:
-    history = (segment.kind, segment.origin, segment.subject, segment.method)
-    if segment.method == "bloom":
-        return (*history, segment.bits, segment.hashes, segment.capacity)
-    return (*history, segment.keys is not None)
+def _fitting(group: Sequence[FilterSegment], capacity: Callable[[FilterSegment], int]) -> Iterator[list[FilterSegment]]:
+    """Group neighbours in time, as many as fit into one filter."""
+    part: list[FilterSegment] = []
+    for one in sorted(group, key=lambda segment: (segment.time_from, segment.opened)):
+        if part and sum(other.entries for other in part) + one.entries > capacity(part[0]):
+            yield part
+            part = []
+        part.append(one)
+    if part:
+        yield part
 
 
-def _joined(
-    segments: list[FilterSegment], most: int, join: Callable[[list[FilterSegment]], FilterSegment]
-) -> list[FilterSegment]:
-    """Merge consecutive filters as long as their entries together stay within a number."""
-    runs: list[list[FilterSegment]] = []
-    entries = 0
-    for segment in segments:
-        if runs and entries + segment.entries <= most:
-            runs[-1].append(segment)
-            entries += segment.entries
-        else:
-            runs.append([segment])
-            entries = segment.entries
-    return [run[0] if len(run) == 1 else join(run) for run in runs]
+def _joined(part: Sequence[FilterSegment]) -> FilterSegment:
+    if len(part) == 1:
+        return part[0]
+    whole = BloomFilter.from_bytes(part[0].data, part[0].bits, part[0].hashes)
+    for one in part[1:]:
+        whole = whole.union(BloomFilter.from_bytes(one.data, one.bits, one.hashes))
+    for one in part:
+        if (BloomFilter.from_bytes(one.data, one.bits, one.hashes).words & ~whole.words).any():
+            raise LossyMergeError("a merged filter lost bits of its parts; nothing was committed")
+    return _covering(part)._replace(data=bytes(whole), ones=whole.ones, capacity=part[0].capacity)
 
 
-def _union(parts: list[FilterSegment]) -> FilterSegment:
-    words = np.frombuffer(parts[0].data, "<u8").copy()
-    for part in parts[1:]:
-        words |= np.frombuffer(part.data, "<u8")
-    return _together(parts)._replace(ones=int(np.bitwise_count(words).sum()), data=words.tobytes())
-
-
-def _rebuilt(parts: list[FilterSegment]) -> FilterSegment:
-    keys = np.unique(np.concatenate([part.keys for part in parts if part.keys is not None]))
-    # The surest part sets the rate: merging makes no answer less sure.
-    static = RibbonFilter.build(keys, min(map(error_rate, parts)))
-    joined = _together(parts)
-    return joined._replace(
-        capacity=joined.entries,
-        bits=static.bits,
-        hashes=static.columns,
-        data=bytes(static),
-        keys=keys,
+def _rebuilt(part: Sequence[FilterSegment]) -> FilterSegment:
+    if len(part) == 1:
+        return part[0]
+    keys = np.unique(np.concatenate([one.keys for one in part if one.keys is not None]))
+    # The strictest error rate of the parts: the matching set only shrinks, and the promise of each part holds.
+    rate = min(RibbonFilter.from_bytes(one.data).rate for one in part)
+    whole = RibbonFilter.build(keys, rate)
+    if not whole.contains(keys).all():
+        raise LossyMergeError("a filter that was built anew lost keys; nothing was committed")
+    return _covering(part)._replace(
+        data=bytes(whole), bits=whole.bits, hashes=whole.columns, capacity=len(keys), keys=keys
     )
 
 
-def _together(parts: list[FilterSegment]) -> FilterSegment:
-    """The first part, with the times and entries of all."""
-    ranges = [(part.time_from, part.time_to) for part in parts if part.time_from <= part.time_to]
-    time_from = min((begin for begin, _ in ranges), default=1)
-    time_to = max((end for _, end in ranges), default=0)
-    singles: NDArray[np.int64] = np.unique(np.concatenate([part.singles for part in parts]))
-    return parts[0]._replace(
-        time_from=time_from,
-        time_to=time_to,
-        singles=singles[(singles < time_from) | (singles > time_to)],
-        opened=min(part.opened for part in parts),
-        sealed=max(part.sealed for part in parts),
-        entries=sum(part.entries for part in parts),
+def _covering(part: Sequence[FilterSegment]) -> FilterSegment:
+    """Return the first of the filters with the times and the number of entries of all."""
+    ranges = [one for one in part if one.time_from <= one.time_to]
+    since = min((one.time_from for one in ranges), default=1)
+    until = max((one.time_to for one in ranges), default=0)
+    late = np.unique(np.concatenate([one.singles for one in part]))
+    return part[0]._replace(
+        time_from=since,
+        time_to=until,
+        singles=late[(late < since) | (late > until)],
+        opened=min(one.opened for one in part),
+        sealed=max(one.sealed for one in part),
+        entries=sum(one.entries for one in part),
     )
