@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -16,11 +17,30 @@ from postroad.filters import (
     derived_sets,
     hash_bytes,
     hash_ids,
-    hash_spans,
     mix64,
 )
+from postroad.filters.hashes import hash_span
+from postroad.kernels import kernel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 words = st.integers(0, 2**64 - 1)
+
+
+@kernel("void(Array(uint8, 1, 'C', readonly=True), int32[::1], int32[::1], uint64[::1])", allocates=False)
+def _hash_spans(
+    buffer: NDArray[np.uint8], starts: NDArray[np.int32], ends: NDArray[np.int32], hashes: NDArray[np.uint64]
+) -> None:
+    for row in range(len(starts)):
+        hashes[row] = hash_span(buffer, starts[row], ends[row])
+
+
+def hash_spans(buffer: NDArray[np.uint8], starts: list[int], ends: list[int]) -> list[int]:
+    """The hashes of spans, by the device function that kernels use."""
+    hashes = np.empty(len(starts), np.uint64)
+    _hash_spans(buffer, np.array(starts, np.int32), np.array(ends, np.int32), hashes)
+    return hashes.tolist()
 
 
 def as_signed(word: int) -> int:
@@ -42,22 +62,16 @@ def test_hash_of_ids_takes_every_other_row() -> None:
 def test_hash_of_spans_equals_the_library(first: bytes, second: bytes, after: bytes) -> None:
     buffer = np.frombuffer(first + second + after, np.uint8)
     starts, ends = [0, len(first), 0], [len(first), len(first) + len(second), 0]
-    hashes = hash_spans(buffer, np.array(starts, np.int32), np.array(ends, np.int32))
-    assert hashes.tolist() == [xxhash.xxh64_intdigest(data, 42) for data in (first, second, b"")]
+    hashes = hash_spans(buffer, starts, ends)
+    assert hashes == [xxhash.xxh64_intdigest(data, 42) for data in (first, second, b"")]
 
 
 @pytest.mark.parametrize("length", range(0, 70))
 def test_hash_of_spans_equals_the_library_at_every_length(length: int) -> None:
     data = bytes(range(100, 100 + length))
     buffer = np.frombuffer(b"?" + data + b"?", np.uint8)
-    hashes = hash_spans(buffer, np.array([1], np.int32), np.array([1 + length], np.int32))
-    assert hashes.tolist() == [hash_bytes(data)] == [xxhash.xxh64_intdigest(data, 42)]
-
-
-@pytest.mark.parametrize(("start", "end"), [(-1, 2), (3, 2), (0, 5)])
-def test_hash_of_spans_refuses_a_span_outside_the_buffer(start: int, end: int) -> None:
-    with pytest.raises(ValueError, match="0 <= start <= end <= 4"):
-        hash_spans(np.zeros(4, np.uint8), np.array([start], np.int32), np.array([end], np.int32))
+    hashes = hash_spans(buffer, [1], [1 + length])
+    assert hashes == [hash_bytes(data)] == [xxhash.xxh64_intdigest(data, 42)]
 
 
 def test_hash_equals_the_example_in_the_documentation_of_spark() -> None:

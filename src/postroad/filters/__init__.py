@@ -12,7 +12,6 @@ from postroad.filters.hashes import (
     derived_sets,
     hash_bytes,
     hash_ids,
-    hash_spans,
     mix64,
 )
 from postroad.filters.positions import MAX_HASHES, MAX_POSITIONS, ONE_WORD_POSITIONS, positions
@@ -57,7 +56,6 @@ __all__ = [
     "filled_rate",
     "hash_bytes",
     "hash_ids",
-    "hash_spans",
     "limit_bits",
     "mix64",
     "positions",

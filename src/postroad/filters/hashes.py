@@ -29,7 +29,6 @@ __all__ = [
     "hash_bytes",
     "hash_ids",
     "hash_span",
-    "hash_spans",
     "id_word",
     "mix64",
     "mix_word",
@@ -160,14 +159,6 @@ def _hash_ids(ids: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
         hashes[row] = id_word(ids[row, 0], ids[row, 1])
 
 
-@kernel("void(Array(uint8, 1, 'C', readonly=True), int32[::1], int32[::1], uint64[::1])", allocates=False)
-def _hash_spans(
-    buffer: NDArray[np.uint8], starts: NDArray[np.int32], ends: NDArray[np.int32], hashes: NDArray[np.uint64]
-) -> None:
-    for row in range(len(starts)):
-        hashes[row] = hash_span(buffer, starts[row], ends[row])
-
-
 @kernel("void(uint64[::1], uint64, uint64[::1])", allocates=False)
 def _derived_keys(hashes: NDArray[np.uint64], mixed: np.uint64, keys: NDArray[np.uint64]) -> None:
     for row in range(len(hashes)):
@@ -178,19 +169,6 @@ def hash_ids(ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Hash message ids, as they are in `Batch.ids`: the hash of the sixteen big-endian bytes of each."""
     hashes = np.empty(len(ids), np.uint64)
     _hash_ids(np.ascontiguousarray(ids), hashes)
-    return hashes
-
-
-def hash_spans(buffer: NDArray[np.uint8], starts: NDArray[np.int32], ends: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """Hash many spans of one buffer.
-
-    Raises:
-        ValueError: a span does not lie inside the buffer.
-    """
-    if len(starts) != len(ends) or not ((starts >= 0) & (starts <= ends) & (ends <= len(buffer))).all():
-        raise ValueError(f"each span must satisfy 0 <= start <= end <= {len(buffer)}, the length of the buffer")
-    hashes = np.empty(len(starts), np.uint64)
-    _hash_spans(buffer, np.ascontiguousarray(starts), np.ascontiguousarray(ends), hashes)
     return hashes
 
 

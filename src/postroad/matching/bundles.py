@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CHUNKS", "READING", "STORE", "Chunks", "Reading", "Store"]
+__all__ = ["CHUNKS", "STORE", "Chunks", "Reading", "Store"]
 
 
 class Store(NamedTuple):
@@ -110,8 +110,3 @@ STORE = bundle(
     " int32[:, ::1], int64[::1], int32[:, ::1], uint64[:, ::1], uint64[::1], uint64[::1], int64[:, ::1]",
 )
 CHUNKS = bundle(Chunks, "float64[:, ::1], float64[:, ::1], int32[:, ::1], float64[:, ::1], int32[::1]")
-READING = bundle(
-    Reading,
-    "int64[:, ::1], float64[::1], int64[::1], int64[::1], int64[:, ::1], float64[::1], uint64[::1], int32[::1],"
-    " int32[::1], int64[::1], float64[::1], int64[:, ::1]",
-)

@@ -391,9 +391,15 @@ def test_what_another_link_gave_back_has_more_room() -> None:
     assert (sender.crowded, sender.relaxed) == (False, True)
 
 
-def test_one_frame_that_is_not_settled_stops_a_link_when_too_many_have_passed_it() -> None:
-    sender = attached(custody=True)
-    sender._next = MAX_HELD_FRAMES
+def test_one_frame_that_is_not_settled_stops_a_link_when_too_many_have_passed_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("postroad.protocols.link.sender.MAX_HELD_FRAMES", 4)
+    sender = attached(custody=True, limits=SenderLimits(frames=4))
+    for body in (b"first", b"second", b"third"):
+        assert send(sender, body).taken == 1
+    # All but the first are settled, and held no more.
+    sender.progress(Progress(3, 0, ((2, 3),)))
     assert send(sender, b"last").taken == 1
     assert (sender.room.frames, send(sender, b"more").taken) == (0, 0)
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from postroad.errors import PostroadError
 from postroad.messages.topics import topic_bytes
+
+if TYPE_CHECKING:
+    from postroad.messages import MessageId
 
 COMMANDS = ["SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT"]
 COMMANDS += ["CONNECT", "STOMP", "DISCONNECT"]
@@ -199,3 +203,8 @@ def allowed_frames(frames: list[Parsed], version: str) -> list[Parsed]:
         if not is_allowed(frame, version) or (number and frames[number - 1].command == "DISCONNECT"):
             return frames[:number]
     return frames
+
+
+def ack_text(message_id: MessageId, number: int) -> str:
+    """The `ack` header of a message for the subscription with this number."""
+    return f"{message_id}-{number:08x}"

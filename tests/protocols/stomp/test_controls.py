@@ -20,13 +20,13 @@ from postroad.protocols.stomp import (
     StompDecoder,
     Subscribe,
     Unsubscribe,
-    ack_text,
     parse_ack,
 )
 from postroad.protocols.stomp import columns as c
 from postroad.protocols.stomp.limits import MAX_SUBSCRIPTION_ID_BYTES
 from postroad.protocols.stomp.states import TRANSITIONS, next_state, refusal
 from tests.protocols.stomp.outcomes import connected, outcome
+from tests.protocols.stomp.reference import ack_text
 
 ID = MessageId(1, 2, 1700000000000, 3)
 

@@ -13,7 +13,6 @@ from postroad.errors import PostroadError
 from postroad.messages import Batch, Draft, MessageId, Untyped
 from postroad.protocols.stomp import (
     Version,
-    ack_text,
     message_prefix,
     parse_ack,
     render_messages,
@@ -21,7 +20,7 @@ from postroad.protocols.stomp import (
     render_rows,
 )
 from tests.protocols.stomp.outcomes import connected
-from tests.protocols.stomp.reference import Parsed, read_stream
+from tests.protocols.stomp.reference import Parsed, ack_text, read_stream
 from tests.protocols.stomp.strategies import bodies, names, topics, values
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from postroad.protocols.stomp.ack_header import ack_text, parse_ack
+from postroad.protocols.stomp.ack_header import parse_ack
 from postroad.protocols.stomp.client import Frame, FrameReader, StompError, encode_frame
 from postroad.protocols.stomp.decoder import Received, StompDecoder, decode_frames
 from postroad.protocols.stomp.events import (
@@ -51,7 +51,6 @@ __all__ = [
     "TransactionSend",
     "Unsubscribe",
     "Version",
-    "ack_text",
     "connected_frame",
     "decode_frames",
     "encode_frame",

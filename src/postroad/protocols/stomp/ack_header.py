@@ -8,16 +8,11 @@ from postroad.errors import PostroadError
 from postroad.messages import MessageId
 from postroad.messages.fields import ID_TEXT_BYTES
 
-__all__ = ["ACK_TEXT_BYTES", "ack_text", "parse_ack"]
+__all__ = ["ACK_TEXT_BYTES", "parse_ack"]
 
 # A dash and eight hexadecimal digits follow the id: a fixed size, for the kernel that writes it.
 ACK_TEXT_BYTES = ID_TEXT_BYTES + 9
 _NUMBER = re.compile(r"-([0-9a-f]{8})")
-
-
-def ack_text(message_id: MessageId, number: int) -> str:
-    """Return the `ack` header of a message for the subscription with this number."""
-    return f"{message_id}-{number:08x}"
 
 
 def parse_ack(text: str) -> tuple[MessageId, int]:
