@@ -2,6 +2,10 @@
 
 Numbers that are collected are those of live constraints, found in tables or noted when the row was read; before an
 attribute's fixed look-ups, and before shapes and grams, `pending` has room, or the answer is -1.
+
+A constraint comes into `pending` once: each of the look-ups below answers another question, a text has at most one
+prefix and one suffix of a length, and grams are stamped with the row when they are taken. So no bucket is tested twice
+for one row.
 """
 
 from __future__ import annotations
@@ -94,6 +98,7 @@ def collect_topics(
         wanted = store.shapes[shape, SHAPE_LEVELS]
         if store.shapes[shape, SHAPE_USES] == 0 or wanted > levels:
             continue
+        # An open-ended pattern needs a level more than it spells out, any other exactly as many.
         if (wanted == levels) == (store.shapes[shape, SHAPE_OPEN] != 0):
             continue
         content = shape_content(secret, reading.hashes, wanted, store.shapes[shape, SHAPE_STARS], shape)

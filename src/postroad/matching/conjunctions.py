@@ -6,6 +6,13 @@ through (the access predicate of Fabret et al., SIGMOD 2001); the others are tes
 Nothing here sees a message. Numbers of conjunctions stay below 2**27 (`ceilings.py`), so that an entry, which is such a
 number shifted by one bit, fits 32 bits and is never negative. `room_for` is called before the first block is taken: the
 allocations after it cannot fail, and none of their results is the -1 of a full arena.
+
+References: the members of a conjunction come with one reference each, which the conjunction takes over: one stays with
+the constraint that it is reached through, the others go into the list of what is left to test, and those of hints that
+are not needed are released. `detach_one` gives back exactly these, in the opposite order.
+
+The order of steps in `attach` follows from that: first what can fail (`room_for`), then what takes numbers and blocks,
+and the row of the conjunction last. Nothing is undone anywhere.
 """
 
 from __future__ import annotations
@@ -122,7 +129,10 @@ def push_entry(store: Store, constraint: Int, marked: Int, left: Int, guard: Int
 
 @device
 def pull_entry(store: Store, constraint: Int, position: Int) -> None:
-    """Take an entry out of a bucket; the last one moves into its place, and its conjunction learns the new position."""
+    """Take an entry out of a bucket; the last one moves into its place, and its conjunction learns the new position.
+
+    So the entries of a bucket are in no order, and taking one out costs the same in a bucket of a million.
+    """
     row = store.constraints[constraint]
     row[COUNT] -= 1
     last = row[BUCKET] + ENTRY_WORDS * row[COUNT]
@@ -138,7 +148,10 @@ def pull_entry(store: Store, constraint: Int, position: Int) -> None:
 
 @device
 def choose_access(store: Store, members: NDArray[np.int32], roles: NDArray[np.int32]) -> Int:
-    """The place among the members of the constraint to reach the conjunction through."""
+    """The place among the members of the constraint to reach the conjunction through.
+
+    There is one: `SubscriptionIndex` adds the constraint that every message meets where all others are filters.
+    """
     best, least = -1, np.int64(0)
     for place in range(members.size):
         if roles[place] == FILTER:

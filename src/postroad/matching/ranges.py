@@ -109,6 +109,7 @@ def summarise(chunks: Chunks, chunk: Int) -> None:
             or chunks.entries[chunk, ENTRY_WORDS * item + 1] != NOTHING
         ):
             intricate += 1
+    # Items are sorted by their low bounds, so these are the first and the last; high bounds come in any order.
     chunks.summaries[chunk, LEAST_LOW] = chunks.lows[chunk, 0]
     chunks.summaries[chunk, MOST_LOW] = chunks.lows[chunk, count - 1]
     chunks.summaries[chunk, LEAST_HIGH] = least
@@ -121,6 +122,7 @@ def take_chunk(chunks: Chunks, store: Store) -> Int:
     """An empty chunk; the caller has made sure that there is one."""
     chunk = store.counters[CHUNK_FREE]
     if chunk >= 0:
+        # The reverse of `free_chunk`: the end of the list, -1, is kept as -1, and chunk n as -n - 2.
         store.counters[CHUNK_FREE] = -chunks.sizes[chunk] - 2
     else:
         chunk = store.counters[CHUNKS_USED]
@@ -226,7 +228,11 @@ def insert_range(
 
 @device
 def remove_range(chunks: Chunks, store: Store, attribute: Int, low: float, high: float, conjunction: Int) -> None:
-    """Take the item of a conjunction out; it is there."""
+    """Take the item of a conjunction out; it is there.
+
+    Items are sorted by conjunction too where bounds are equal, so the searches that found its place find it again.
+    Chunks are not joined: one that is almost empty is filled by later ranges, and goes with its last item.
+    """
     start = store.attributes[attribute, DIRECTORY]
     place = find_chunk(chunks, store, start, store.attributes[attribute, DIRECTORY_COUNT], low, high, conjunction)
     chunk = store.words[start + place]

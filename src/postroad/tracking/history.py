@@ -46,7 +46,20 @@ class HistoryName(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class History:
-    """One filter-to-be. `stored` is when a copy of it was last passed to the writer, else when it was opened."""
+    """One filter-to-be.
+
+    Attributes:
+        name: which history it is.
+        slot: its number in the buffer of keys; no other history of the recorder has it, but copies of it do.
+        opened: when it began, in ms.
+        stored: when a copy of it was last passed to the writer, else when it was opened.
+        entries: how many keys it has, hashed or in runs.
+        time_from, time_to: the range of those of its ids that came in time; empty as long as there is none.
+        late: the times of the others, a sorted array for each call that had some.
+        late_count: how many these are, repeats between calls included.
+        words: the bits, of a filter of fixed shape that has any; None else.
+        runs: entries that are kept as runs of ids and are not hashed yet.
+    """
 
     name: HistoryName
     slot: int

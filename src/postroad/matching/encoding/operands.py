@@ -1,6 +1,11 @@
 """The operands of constraints as fields: plain bits, or entries of a dictionary.
 
-Writing a constraint is listing its fields; reading it is asking a source for them one by one.
+Writing a constraint is listing its fields; reading it is asking a source for them one by one. So what follows an
+operator stands twice, in `fields` and in `read_operand`, and both have to list the same widths and entries in the same
+order; a property test writes and reads every kind.
+
+A reader refuses everything that a normal form cannot have (an empty prefix, an IN of one value, an unsorted list): then
+one constraint has one byte form, and a broker can compare what others advertise by its bytes.
 """
 
 from __future__ import annotations
