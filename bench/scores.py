@@ -29,6 +29,12 @@ TARGETS = (
 BEFORE = "before"
 
 
+def _median_ratio(pairs: list[tuple[Outcome, Outcome]], figure: str) -> float:
+    """The median of the rounds' ratios; 0 if none was long enough for a tick of the processor's clock (10 ms)."""
+    ratios = [getattr(ours, figure) / getattr(theirs, figure) for ours, theirs in pairs if getattr(theirs, figure)]
+    return median(ratios) if ratios else 0.0
+
+
 class Scores:
     """The outcomes of all rounds, by case and contender."""
 
@@ -121,13 +127,9 @@ class Scores:
             if contender == BEFORE:
                 pairs = list(zip(self._outcomes.runs(case, "postroad"), self._outcomes.runs(case, BEFORE), strict=True))
                 found[case] = {
-                    "messages": median(ours.messages_per_s / theirs.messages_per_s for ours, theirs in pairs),
-                    "processor_time": median(
-                        ours.broker_cpu_s_per_million / theirs.broker_cpu_s_per_million for ours, theirs in pairs
-                    ),
-                    "user_time": median(
-                        ours.broker_user_s_per_million / theirs.broker_user_s_per_million for ours, theirs in pairs
-                    ),
+                    "messages": _median_ratio(pairs, "messages_per_s"),
+                    "processor_time": _median_ratio(pairs, "broker_cpu_s_per_million"),
+                    "user_time": _median_ratio(pairs, "broker_user_s_per_million"),
                 }
         return found
 

@@ -60,3 +60,11 @@ def test_an_earlier_version_is_compared_round_by_round() -> None:
     assert (ratios["messages"], ratios["processor_time"]) == pytest.approx((1.1, 0.9))
     assert "against the earlier version" in next(found.verdicts())
     assert found.summary()["against_before"] == found.against_before()
+
+
+def test_rounds_without_a_tick_of_processor_time_are_left_out() -> None:
+    found = Scores()
+    for cpu in (1.0, 0.0):
+        found.add("latency", "postroad", outcome(1.0, 0.5))
+        found.add("latency", BEFORE, outcome(1.0, cpu))
+    assert found.against_before()["latency"] == {"messages": 1.0, "processor_time": 0.5, "user_time": 0.5}
