@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from llvmlite import binding
+from llvmlite import binding  # type: ignore[import-untyped]
 
 from postroad.kernels import inlined, kernel, put_word
 from postroad.kernels.compiler import compiled
