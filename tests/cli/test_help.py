@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.cli.programs import here
-from tests.documents.commands_reference import commands
+from tests.documents.commands_reference import commands, commands_reference
 
 if TYPE_CHECKING:
     import pytest
@@ -28,3 +28,22 @@ def test_every_command_says_what_it_does() -> None:
     assert [
         words for words, command in commands() if not (command.help or "").strip().endswith((".", "bash", "fish"))
     ] == []
+
+
+# A script for a shell, and a program that answers nothing.
+WITHOUT_JSON = {("completion",), ("pipeline", "serve")}
+
+
+def test_every_command_can_print_json() -> None:
+    leaves = {words: command for words, command in commands() if not hasattr(command, "commands")}
+    without = {
+        words
+        for words, command in leaves.items()
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == WITHOUT_JSON
+
+
+def test_placeholders_of_arguments_are_in_capitals() -> None:
+    usages = [line.split("```")[0] for line in commands_reference().split("```text\n")[1:]]
+    assert [usage for usage in usages if usage.split("[OPTIONS]")[1] != usage.split("[OPTIONS]")[1].upper()] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import json
 import os
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,44 @@ def test_empty_list_is_said_to_be_empty_and_stays_empty_for_programs(
     assert told["queues"][0].err == "postroad: there are no queues\n"
     assert "there are no durable subscriptions" in told["subscriptions"][0].err
     assert {(as_json.out, as_json.err) for _, as_json in told.values()} == {("", "")}
+
+
+def test_purge_delete_and_close_say_in_json_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, object]] = []
+
+    async def act() -> None:
+        async with scene.service(tmp_path, admin_port=0) as broker:
+            client = await scene.Client.connect(broker.port, **{"client-id": "shop"})
+            durable = {"id": "1", "destination": "/topic/orders", "activemq.subscriptionName": "orders"}
+            await _confirmed(client, "SUBSCRIBE", **durable, ack="client")
+            await _confirmed(client, "UNSUBSCRIBE", id="1")
+            for destination in ("/queue/work", "/topic/orders"):
+                await _confirmed(client, "SEND", destination=destination)
+            for words in (
+                ("queues", "purge", "work"),
+                ("queues", "delete", "work"),
+                ("subscriptions", "purge", "shop", "orders"),
+                ("subscriptions", "delete", "shop", "orders"),
+                ("sessions", "close", "1"),
+            ):
+                asked = (*words, "--admin", str(broker.admin_port), "--json")
+                told.append(json.loads((await asyncio.to_thread(here, monkeypatch, *asked)).out))
+            await client.close()
+
+    scene.run(act)
+    who = operator_name()
+    assert told == [
+        {"messages": 1, "reason": f"purged by {who}"},
+        {"messages": 0, "reason": f"deleted by {who}"},
+        {"messages": 1, "reason": f"purged by {who}"},
+        {"messages": 0, "reason": f"deleted by {who}"},
+        {"closed": 1},
+    ]
+
+
+async def _confirmed(client: scene.Client, command: str, **headers: str) -> None:
+    client.send(command, **headers, receipt="done")
+    assert (await client.frame()).command == "RECEIPT"
 
 
 def test_nobody_at_the_default_address_is_told_how_a_broker_gets_an_admin_endpoint(

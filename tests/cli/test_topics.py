@@ -38,6 +38,23 @@ def test_wildcards_of_other_brokers_are_pointed_out(topic: str, meant: str, caps
     assert told.endswith(f"so perhaps you mean {meant}\n") if meant else told == ""
 
 
+@pytest.mark.parametrize(
+    ("topic", "doubt"),
+    [
+        ("/queue/a,/queue/b", "a comma part of its name"),
+        ("a,topic:b", "a comma part of its name"),
+        ("/queue/a?consumer.prefetchSize=5", "write options as headers"),
+        ("a,b", ""),
+    ],
+)
+def test_destinations_of_activemq_that_are_names_here_are_pointed_out(
+    topic: str, doubt: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_written(topic, pattern=True)
+    told = capsys.readouterr().err
+    assert doubt in told if doubt else told == ""
+
+
 def test_topic_that_is_published_to_may_have_them() -> None:
     check_written("tickets.#", pattern=False)
     check_written("/queue/orders", pattern=False)

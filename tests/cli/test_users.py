@@ -45,6 +45,11 @@ def test_users_are_added_listed_changed_and_removed(users: object, tmp_path: Pat
     assert (is_passcode(after["ann"], "second"), after["bob"]) == (True, before["bob"])
     assert users("remove", "bob").code == 0
     assert list(read_users(path.read_text())) == ["ann"]
+    told = [
+        json.loads(users(*words, "--json", given="third").out)
+        for words in (("add", "cay", "--stdin"), ("passwd", "cay", "--stdin"), ("remove", "cay"))
+    ]
+    assert told == [{done: "cay", "file": str(path)} for done in ("added", "changed", "removed")]
     assert [each.name for each in tmp_path.iterdir() if "new" in each.name] == []
 
 

@@ -15,7 +15,7 @@ __all__ = ["export"]
 
 
 def export(
-    to: Annotated[Path, typer.Argument(help="The directory of the dataset; it must not exist yet.")],
+    to: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="Where to write the dataset; it must not exist yet.")],
     data: Annotated[Path, typer.Option(help="The data directory of a broker, running or not.")] = Path("postroad-data"),
     topic: Annotated[str | None, typer.Option(help="Only topics that match this pattern.")] = None,
     since: Since = None,

@@ -23,7 +23,7 @@ class CompletionShell(StrEnum):
     FISH = "fish"
 
 
-def completion(shell: Annotated[CompletionShell, typer.Argument(help="The shell.")]) -> None:
+def completion(shell: Annotated[CompletionShell, typer.Argument(metavar="SHELL", help="The shell.")]) -> None:
     """Print a script that teaches a shell to complete commands, options and choices.
 
     bash: put `eval "$(postroad completion bash)"` into ~/.bashrc. zsh: the same with zsh, into ~/.zshrc after compinit.

@@ -62,7 +62,7 @@ def list_experiments(as_json: AsJson = False) -> None:
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="An experiment; `postroad lab list` has their names.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="An experiment; `postroad lab list` has their names.")],
     live: Live = None,
     scale: ScaleOption = None,
     seed: Seed = 1,
@@ -148,7 +148,9 @@ def _show_findings(experiment: Experiment, findings: list[Finding]) -> None:
 
 
 def report(
-    names: Annotated[list[str] | None, typer.Argument(help="Experiments; those that were run by default.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Experiments; those that were run by default.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every experiment; what was not run is run first.")] = False,
     out: Runs = DEFAULT_RUNS,
     file: Annotated[Path | None, typer.Option("--file", help="The page to write; OUT/report.html by default.")] = None,
@@ -157,6 +159,7 @@ def report(
     ] = None,
     scale: ScaleOption = None,
     seed: Seed = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Build the HTML report of runs, with the papers' findings beside ours."""
     from postroad.lab.experiments import EXPERIMENTS, experiment_named
@@ -172,11 +175,15 @@ def report(
     path = file or out / "report.html"
     try:
         path.write_text(html_report(runs), "utf-8")
-        typer.echo(f"{path}: {len(runs)} experiments")
-        for page in () if pages is None else write_pages(runs, pages):
-            typer.echo(str(page))
+        written = () if pages is None else write_pages(runs, pages)
     except OSError as error:
         raise PostroadError(f"{error.filename or path}: cannot be written ({error.strerror})") from None
+    if as_json:
+        echo_json({"report": str(path), "experiments": len(runs), "pages": [str(page) for page in written]})
+        return
+    typer.echo(f"{path}: {len(runs)} experiments")
+    for page in written:
+        typer.echo(str(page))
 
 
 def _run_missing(
@@ -208,7 +215,7 @@ def _played(chosen: Sequence[Experiment], out: Path, watch: Watch) -> list[tuple
 
 
 def workload(
-    file: Annotated[Path, typer.Argument(help="A workload file (TOML).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A workload file (TOML).")],
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Play it in virtual time on this network: a plan (TOML).")
     ] = None,

@@ -15,7 +15,7 @@ EXIT_NO_MATCH = 1
 
 
 def match(
-    selector: Annotated[str, typer.Argument(help="A selector, such as: price > 20 AND stock = 'S1'.")],
+    selector: Annotated[str, typer.Argument(metavar="SELECTOR", help="Such as: price > 20 AND stock = 'S1'.")],
     attribute: Attributes = None,
     as_json: AsJson = False,
 ) -> None:

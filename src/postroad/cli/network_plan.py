@@ -48,7 +48,7 @@ class Order(StrEnum):
 
 
 def plan(
-    shape: Annotated[NetworkShape, typer.Argument(help="How the brokers are linked.")],
+    shape: Annotated[NetworkShape, typer.Argument(metavar="SHAPE", help="How the brokers are linked.")],
     brokers: Annotated[int | None, typer.Option(min=1, help="How many; 8 by default. A square has 4.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="power-law, waxman: another seed, another network.")] = 1,
     fan_out: Annotated[int, typer.Option(min=1, help="tree: children of each broker.")] = 4,

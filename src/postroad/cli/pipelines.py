@@ -341,7 +341,7 @@ class SharedJob(StrEnum):
 @_command()
 def run(
     given: Given,
-    jobs: Annotated[list[SharedJob], typer.Argument(metavar="JOB...", help="In this order.")],
+    jobs: Annotated[list[SharedJob], typer.Argument(metavar="JOB", help="In this order.")],
     ids: Annotated[Path | None, typer.Option(help="The ids that `trace` asks for.")] = None,
 ) -> None:
     """Several jobs, one after the other, with one start of Spark."""

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 from postroad.cli.help_format import load_help_format
@@ -73,7 +74,20 @@ class PlainValue:
         if plain is not _NOT_PLAIN:
             return plain
         param._runtime_param = None
-        return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+        try:
+            return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+        except typer.BadParameter as error:
+            error.message = _about_the_word(error.message, value)
+            raise
+
+
+def _about_the_word(message: str, value: Any) -> str:
+    """What pydantic says about "Input", said about the word that was given, and without how it was parsed."""
+    message = message.removeprefix("Value error, ").split(", unable to parse")[0]
+    if isinstance(value, str) and message.startswith("Input "):
+        # `repr` writes control characters as escapes.
+        message = f"{value!r}{message.removeprefix('Input')}"
+    return message
 
 
 def _several(value: Any, descriptor: Any) -> Any:

@@ -62,9 +62,10 @@ def purge(
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """Give up all messages that wait in a queue; the record says who did it."""
-    StoredItems(_kind(outgoing), admin, admin_token_file, admin_ca).purge(_plain(name))
+    StoredItems(_kind(outgoing), admin, admin_token_file, admin_ca).purge(_plain(name), as_json=as_json)
 
 
 def delete(
@@ -72,9 +73,10 @@ def delete(
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """End a queue, with all that is in it, and close its consumers; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file, admin_ca).delete(_plain(name))
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).delete(_plain(name), as_json=as_json)
 
 
 def _kind(outgoing: bool) -> str:

@@ -49,12 +49,16 @@ def close(
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """Close a session; its client gets an ERROR that an operator did it, and the log says who."""
     path = f"/sessions/{number}?by={quote(operator_name(), safe='')}"
     base, token, authority = admin_endpoint(admin, admin_token_file, admin_ca)
     told = admin_request(base, path, token, "DELETE", authority)
-    typer.echo(f"session {told['closed']} is closed")
+    if as_json:
+        echo_json({"closed": told["closed"]})
+    else:
+        typer.echo(f"session {told['closed']} is closed")
 
 
 def _line(session: dict[str, Any]) -> str:

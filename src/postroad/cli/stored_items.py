@@ -58,15 +58,21 @@ class StoredItems:
             else:
                 typer.echo(line(each))
 
-    def purge(self, *name: str) -> None:
+    def purge(self, *name: str, as_json: bool) -> None:
         """Give up the messages of an item, and print how many."""
         found = self._delete(*name, "messages")
-        typer.echo(f"{found['messages']:,} messages given up: {printable(found['reason'])}")
+        if as_json:
+            echo_json({"messages": found["messages"], "reason": found["reason"]})
+        else:
+            typer.echo(f"{found['messages']:,} messages given up: {printable(found['reason'])}")
 
-    def delete(self, *name: str) -> None:
+    def delete(self, *name: str, as_json: bool) -> None:
         """End an item, and print how many messages went with it."""
         found = self._delete(*name)
-        typer.echo(f"{printable(found['reason'])}, with {found['messages']:,} messages")
+        if as_json:
+            echo_json({"messages": found["messages"], "reason": found["reason"]})
+        else:
+            typer.echo(f"{printable(found['reason'])}, with {found['messages']:,} messages")
 
     def _delete(self, *name: str) -> dict[str, Any]:
         return self.ask(*name, method="DELETE", query=f"?by={quote(operator_name(), safe='')}")

@@ -53,7 +53,7 @@ def subscribe(
     durable: Annotated[
         str | None, typer.Option(metavar="NAME", help="Miss nothing between two subscriptions under this name.")
     ] = None,
-    prefetch: Annotated[int | None, typer.Option(min=1, help="The most unacknowledged messages of a queue.")] = None,
+    prefetch: Annotated[int | None, typer.Option(min=1, help="The most unacknowledged messages it may have.")] = None,
     overflow: Annotated[Overflow | None, typer.Option(help="What the broker does if this client is too slow.")] = None,
     reconnect: Annotated[bool, typer.Option("--reconnect", help="Connect again when the connection is lost.")] = False,
     quiet: Annotated[

@@ -59,9 +59,10 @@ def purge(
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """Give up all messages that wait for a durable subscription; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file, admin_ca).purge(client, name)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).purge(client, name, as_json=as_json)
 
 
 def purge_outgoing(
@@ -69,9 +70,10 @@ def purge_outgoing(
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """Give up all messages that wait at a broker for the durable subscriptions of another one."""
-    StoredItems(_OUTGOING, admin, admin_token_file, admin_ca).purge(f"*{broker}")
+    StoredItems(_OUTGOING, admin, admin_token_file, admin_ca).purge(f"*{broker}", as_json=as_json)
 
 
 def delete(
@@ -80,9 +82,10 @@ def delete(
     admin: AdminAddress = DEFAULT_ADDRESS,
     admin_token_file: TokenFile = None,
     admin_ca: AdminAuthority = None,
+    as_json: AsJson = False,
 ) -> None:
     """End a durable subscription, with all that waits for it; the record says who did it."""
-    StoredItems(_KIND, admin, admin_token_file, admin_ca).delete(client, name)
+    StoredItems(_KIND, admin, admin_token_file, admin_ca).delete(client, name, as_json=as_json)
 
 
 def _line(found: dict[str, Any]) -> str:

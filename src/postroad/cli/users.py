@@ -37,7 +37,13 @@ HowHashed = Annotated[
 ]
 
 
-def add(login: Login, file: File = DEFAULT_FILE, stdin: FromStdin = False, how: HowHashed = Hash.AUTO) -> None:
+def add(
+    login: Login,
+    file: File = DEFAULT_FILE,
+    stdin: FromStdin = False,
+    how: HowHashed = Hash.AUTO,
+    as_json: AsJson = False,
+) -> None:
     """Add a user; asks for the passcode without showing it. The file is made if there is none."""
     from postroad.config import changed_users
     from postroad.security import check_login
@@ -47,27 +53,33 @@ def add(login: Login, file: File = DEFAULT_FILE, stdin: FromStdin = False, how: 
         if login in users:
             raise PostroadError(f"{login!r} is in {file} already; change the passcode with `postroad users passwd`")
         users[login] = _record(login, stdin, how)
-    typer.echo(f"added {login}; a running broker reads {file} again on SIGHUP")
+    _tell("added", login, file, as_json)
 
 
-def passwd(login: Login, file: File = DEFAULT_FILE, stdin: FromStdin = False, how: HowHashed = Hash.AUTO) -> None:
+def passwd(
+    login: Login,
+    file: File = DEFAULT_FILE,
+    stdin: FromStdin = False,
+    how: HowHashed = Hash.AUTO,
+    as_json: AsJson = False,
+) -> None:
     """Give a user another passcode. After SIGHUP the broker closes connections that used the old one."""
     from postroad.config import changed_users
 
     with changed_users(file) as users:
         _check_known(login, users, file)
         users[login] = _record(login, stdin, how)
-    typer.echo(f"changed {login}; a running broker reads {file} again on SIGHUP")
+    _tell("changed", login, file, as_json)
 
 
-def remove(login: Login, file: File = DEFAULT_FILE) -> None:
+def remove(login: Login, file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
     """Remove a user. After SIGHUP the broker closes the user's connections."""
     from postroad.config import changed_users
 
     with changed_users(file) as users:
         _check_known(login, users, file)
         del users[login]
-    typer.echo(f"removed {login}; a running broker reads {file} again on SIGHUP")
+    _tell("removed", login, file, as_json)
 
 
 def list_users(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
@@ -80,6 +92,13 @@ def list_users(file: File = DEFAULT_FILE, as_json: AsJson = False) -> None:
             echo_json({"login": login, "hash": method})
         else:
             typer.echo(f"{login}  {method}")
+
+
+def _tell(done: str, login: str, file: Path, as_json: bool) -> None:
+    if as_json:
+        echo_json({done: login, "file": str(file)})
+    else:
+        typer.echo(f"{done} {login}; a running broker reads {file} again on SIGHUP")
 
 
 def _check_known(login: str, users: dict[str, str], file: Path) -> None:
