@@ -47,6 +47,48 @@ def test_client_that_returns_gets_what_came_while_it_was_away(tmp_path: Path, sp
     run(talk)
 
 
+@pytest.mark.parametrize("header", ["prefetch-count", "activemq.prefetchSize"])
+def test_client_gets_no_more_than_its_prefetch_until_it_acknowledges(tmp_path: Path, header: str) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            durable, plain = await connect(broker.port), await Client.connect(broker.port)
+            await subscribe(durable, ack="client-individual", **{header: "2"})
+            await plain.subscribe("1", "a", ack="client", **{header: "2"})
+            await publish(broker.port, 1, 2, 3, 4, 5)
+            for client in (durable, plain):
+                frames = await take(client, 2, acknowledge=False)
+                await said(client, "BEGIN", transaction="nothing came in between")
+                client.send("ACK", id=frames[1].headers["ack"])
+                seen = bodies(frames + await take(client, 1, acknowledge=False))
+                assert seen == [1, 2, 3]
+            # One acknowledged one of two, the other both at once.
+            assert bodies(await take(plain, 1, acknowledge=False)) == [4]
+            assert broker.statistics().unacknowledged_now == 4
+            # Without the header it has no bound of its own any more.
+            await said(durable, "DISCONNECT")
+            await durable.close()
+            durable = await connect(broker.port)
+            await subscribe(durable, ack="client-individual")
+            assert bodies(await take(durable, 4, acknowledge=False)) == [1, 3, 4, 5]
+            await durable.close()
+            await plain.close()
+
+    run(talk)
+
+
+@pytest.mark.parametrize("asked", [{}, {"durable": "true", "auto-delete": "false"}])
+def test_a_prefetch_that_is_no_number_is_refused_and_subscribes_nothing(tmp_path: Path, asked: dict[str, str]) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client = await connect(broker.port)
+            client.send("SUBSCRIBE", id="1", destination="/topic/a", **asked, **{"prefetch-count": "many"})
+            assert "it is a number of messages" in (await client.frame()).headers["message"]
+            assert broker.statistics().durable_now == 0
+            await client.close()
+
+    run(talk)
+
+
 @pytest.mark.parametrize("fsync", ["always", "interval", "never"])
 def test_durable_subscription_survives_a_restart_of_the_broker(tmp_path: Path, fsync: Any) -> None:
     async def talk() -> None:

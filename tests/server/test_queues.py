@@ -189,6 +189,7 @@ def test_what_a_publisher_sends_again_after_a_restart_is_stored_once(tmp_path: P
     [
         ({"destination": "/queue/a.*"}, "wildcards"),
         ({"destination": "/queue/a", "prefetch-count": "many"}, "it is a number of messages"),
+        ({"destination": "/queue/>"}, "the name of a queue, or of a topic published to, cannot have >"),
         ({"destination": "/queue/a", "selector": "n >"}, "selector"),
         ({"destination": "/queue/a", "from": "first"}, "a queue has no past"),
         ({"destination": f"/queue/{'a' * 256}"}, "at most 255 bytes"),

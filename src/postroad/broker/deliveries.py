@@ -251,7 +251,12 @@ class Deliveries:
             return 0
         if subscription.ack_mode is AckMode.AUTO:
             return 2**62
-        return max(0, self.limits.unacknowledged - len(subscription.unacknowledged))
+        return self._acknowledgeable(subscription)
+
+    def _acknowledgeable(self, subscription: Subscription) -> int:
+        """Return how many messages more it may have before it acknowledges some."""
+        most = min(self.limits.unacknowledged, subscription.prefetch)
+        return max(0, most - len(subscription.unacknowledged))
 
     def _room_in_turn(self, subscription: Subscription, batch: Batch, room: int, count: int, outbox: Outbox) -> int:
         """Return no room for a session that this turn has written enough to; it gets the rest in later turns."""
@@ -323,7 +328,7 @@ class Deliveries:
             waiting += subscription.waiting.stored
         if subscription.ack_mode is AckMode.AUTO:
             return waiting
-        return min(waiting, max(0, self.limits.unacknowledged - len(subscription.unacknowledged)))
+        return min(waiting, self._acknowledgeable(subscription))
 
     def drain(self, subscription: Subscription, most: int, outbox: Outbox, now: int) -> int:
         """Deliver waiting messages, up to a number; return how many."""

@@ -22,7 +22,7 @@ from postroad.broker.queue_returns import given_up_because
 from postroad.broker.reception import is_reception
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
 from postroad.broker.retentions import is_retention
-from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.broker.sessions import NO_PREFETCH, AckMode, OverflowPolicy, Session, Subscription
 from postroad.broker.stored_queues import Discard
 from postroad.errors import PostroadError
 from postroad.messages.headers import escape
@@ -311,6 +311,7 @@ class Durables:
         self._core.residents.move(subscription, session)
         subscription.key = terms.name
         subscription.unacknowledged = {}
+        subscription.prefetch = NO_PREFETCH
         self._recall(subscription)
         self._stored.log.detach(cursor)
         subscription.waiting.stored = self._stored.log.unread(cursor)

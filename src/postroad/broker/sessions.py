@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from postroad.messages import Batch, IdGenerator
     from postroad.store import Cursor
 
-__all__ = ["AckMode", "OverflowPolicy", "Session", "Subscription"]
+__all__ = ["NO_PREFETCH", "AckMode", "OverflowPolicy", "Session", "Subscription"]
+
+# The prefetch of a client that has not asked for one: more than any other limit lets through.
+NO_PREFETCH = 2**62
 
 
 class AckMode(Enum):
@@ -67,6 +70,7 @@ class Subscription:
         retains: it stands for a retained topic; what it stores is not delivered.
         has_history: it began in the past, with what a retained topic kept.
         replays: its history is being read, and comes before what it already has in the store.
+        prefetch: how many unacknowledged messages its client wants at most; `limits.unacknowledged` holds besides.
         pushes_back: numbers of the sessions that it keeps from publishing.
         shed_reported: how much of `shed` was logged.
     """
@@ -86,6 +90,7 @@ class Subscription:
         "number",
         "outgoing",
         "policy",
+        "prefetch",
         "pushes_back",
         "queue",
         "recorded",
@@ -128,6 +133,7 @@ class Subscription:
         self.guest: Guest | None = None
         self.recorded = number
         self.blocked = False
+        self.prefetch = NO_PREFETCH
         self.stores = self.retains = self.has_history = self.replays = False
         self.delivered = 0
         self.acknowledged = 0

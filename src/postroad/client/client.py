@@ -249,7 +249,7 @@ class Client:
             queue: how many messages may wait here before the client stops reading the connection.
             durable: a name under which the subscription outlives this client: the next client that subscribes under
                 it gets what came in the meantime. A queue needs none.
-            prefetch: how many messages of a queue this client may have that it has not acknowledged.
+            prefetch: how many messages it may have that it has not acknowledged, unless `ack` is auto.
 
         Raises:
             ClientError: the topic or the name has a blank or another invisible character.

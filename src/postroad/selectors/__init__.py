@@ -8,8 +8,17 @@ True
 from __future__ import annotations
 
 from postroad.selectors.errors import SelectorError, TopicError
-from postroad.selectors.mistakes import doubts, topic_doubts
+from postroad.selectors.mistakes import doubts, name_doubts, topic_doubts
 from postroad.selectors.selector import Selector
 from postroad.selectors.topics import TopicPattern, check_topic
 
-__all__ = ["Selector", "SelectorError", "TopicError", "TopicPattern", "check_topic", "doubts", "topic_doubts"]
+__all__ = [
+    "Selector",
+    "SelectorError",
+    "TopicError",
+    "TopicPattern",
+    "check_topic",
+    "doubts",
+    "name_doubts",
+    "topic_doubts",
+]

@@ -6,7 +6,7 @@ from unicodedata import name as unicode_name
 
 from postroad.selectors.lexer import hyphenated
 
-__all__ = ["HINTS", "character_hint", "doubts", "shown", "topic_doubts"]
+__all__ = ["HINTS", "character_hint", "doubts", "name_doubts", "shown", "topic_doubts"]
 
 HINTS = {
     "==": "write = to compare",
@@ -49,6 +49,18 @@ def shown(token: str) -> str:
 
 # Wildcards of MQTT and AMQP, which are ordinary characters here, and the wildcards here.
 _FOREIGN_WILDCARDS = {"#": ">", "+": "*"}
+# How the second destination of a composite one of ActiveMQ begins.
+_FURTHER_DESTINATIONS = ("/topic/", "/queue/", "topic:", "queue:")
+
+
+def name_doubts(name: str) -> list[str]:
+    """Return warnings: parts of a destination of ActiveMQ that are part of the name of a topic or queue here."""
+    found = []
+    if any(f",{kind}" in name for kind in _FURTHER_DESTINATIONS):
+        found.append("a destination is one topic or queue here, and a comma part of its name; use one for each")
+    if "?consumer." in name:
+        found.append("a question mark is part of the name here; write options as headers, such as prefetch-count:10")
+    return found
 
 
 def topic_doubts(pattern: str) -> list[str]:
@@ -59,7 +71,7 @@ def topic_doubts(pattern: str) -> list[str]:
         f"so perhaps you mean {'.'.join(ours if level == foreign else level for level in levels)}"
         for foreign, ours in _FOREIGN_WILDCARDS.items()
         if foreign in levels
-    ]
+    ] + name_doubts(pattern)
 
 
 def doubts(text: str) -> list[str]:

@@ -24,7 +24,10 @@ def check_topic(text: str) -> None:
         TopicError: it is not a topic; the error points at the place.
     """
     if found := _WILDCARD.search(text):
-        message = f"wildcards are for subscriptions; a topic published to cannot have {found[0]}"
+        message = (
+            "wildcards are for subscriptions to topics; the name of a queue, or of a topic published to, cannot have "
+            f"{found[0]}"
+        )
         raise TopicError(message, text, found.start())
     _levels(text)
 

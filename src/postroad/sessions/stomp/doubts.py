@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.selectors import doubts, topic_doubts
+from postroad.selectors import doubts, name_doubts, topic_doubts
 
 if TYPE_CHECKING:
     from postroad.protocols.stomp import Subscribe
@@ -13,6 +13,6 @@ __all__ = ["doubts_of"]
 
 
 def doubts_of(event: Subscribe) -> list[str]:
-    """Return wildcards of other brokers in the topic, and hyphenated names in the selector, which mean differences."""
+    """Return what has another meaning in destinations of other brokers, and hyphenated names in the selector."""
     # The name of a queue has no wildcards anywhere.
-    return [*([] if event.queue else topic_doubts(event.topic)), *doubts(event.selector or "")]
+    return [*(name_doubts if event.queue else topic_doubts)(event.topic), *doubts(event.selector or "")]

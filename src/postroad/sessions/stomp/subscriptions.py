@@ -9,7 +9,7 @@ from postroad.messages.id_columns import WORD_BITS
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
 from postroad.sessions.stomp.durable_headers import deletes_durable, durable_name
-from postroad.sessions.stomp.queue_headers import consumer_terms
+from postroad.sessions.stomp.queue_headers import consumer_terms, prefetch_count
 from postroad.sessions.stomp.replay import replay_start
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ class StompSubscriptions:
             self._searched[key] = subscription
 
     def _subscribe_live(self, event: stomp.Subscribe, key: str, replay: ReplayStart | None) -> Subscription:
-        return self._dispatcher.core.subscribe(
+        prefetch = prefetch_count(event.headers)
+        subscription = self._dispatcher.core.subscribe(
             self._session,
             key,
             event.topic,
@@ -98,6 +99,8 @@ class StompSubscriptions:
             self._dispatcher.clock(),
             replay,
         )
+        subscription.prefetch = prefetch or subscription.prefetch
+        return subscription
 
     def _consume(self, event: stomp.Subscribe, key: str) -> Subscription:
         queues = self._dispatcher.core.queues
@@ -109,7 +112,7 @@ class StompSubscriptions:
     def _subscribe_durably(
         self, event: stomp.Subscribe, key: str, name: tuple[str, str], replay: ReplayStart | None
     ) -> Subscription:
-        dispatcher, outbox = self._dispatcher, Outbox()
+        dispatcher, outbox, prefetch = self._dispatcher, Outbox(), prefetch_count(event.headers)
         durables = dispatcher.core.durables
         if durables is None:
             raise BrokerError("this broker has no store, so it has no durable subscriptions (setting store)")
@@ -117,6 +120,8 @@ class StompSubscriptions:
         subscription = durables.subscribe(
             self._session, key, name, event.topic, event.selector or "", ack, now, outbox, replay
         )
+        # Before its messages are offered.
+        subscription.prefetch = prefetch or subscription.prefetch
         dispatcher.carry_out(outbox)
         return subscription
 
