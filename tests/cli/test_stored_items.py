@@ -84,6 +84,31 @@ def test_purge_delete_and_close_say_in_json_what_was_done(tmp_path: Path, monkey
     ]
 
 
+def test_name_that_nobody_knows_is_answered_with_the_command_that_lists_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Outcome] = []
+
+    async def ask() -> None:
+        async with scene.service(tmp_path, admin_port=0) as broker:
+            for words in (
+                ("queues", "show", "none"),
+                ("queues", "purge", "none", "--outgoing"),
+                ("subscriptions", "delete", "shop", "none"),
+                ("subscriptions", "purge-outgoing", "7"),
+                ("sessions", "close", "7"),
+            ):
+                asked = (*words, "--admin", str(broker.admin_port))
+                told.append(await asyncio.to_thread(here, monkeypatch, *asked))
+
+    scene.run(ask)
+    assert [outcome.code for outcome in told] == [2] * 5
+    assert ["there is no " in outcome.err for outcome in told] == [True] * 5
+    listings = [outcome.err.partition("; ")[2] for outcome in told]
+    wanted = ("queues", "queues", "subscriptions", "subscriptions", "sessions")
+    assert listings == [f"`postroad {kind} list` shows what there is\n" for kind in wanted]
+
+
 async def _confirmed(client: scene.Client, command: str, **headers: str) -> None:
     client.send(command, **headers, receipt="done")
     assert (await client.frame()).command == "RECEIPT"

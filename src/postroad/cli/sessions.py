@@ -10,13 +10,14 @@ import typer
 from postroad.cli.admin_requests import (
     AdminAddress,
     AdminAuthority,
+    NotThereError,
     TokenFile,
     admin_endpoint,
     admin_request,
     operator_name,
 )
 from postroad.cli.output import AsJson, echo_json, printable
-from postroad.cli.stored_items import DEFAULT_ADDRESS
+from postroad.cli.stored_items import DEFAULT_ADDRESS, told_where_listed
 
 __all__ = ["close", "list_sessions"]
 
@@ -54,7 +55,10 @@ def close(
     """Close a session; its client gets an ERROR that an operator did it, and the log says who."""
     path = f"/sessions/{number}?by={quote(operator_name(), safe='')}"
     base, token, authority = admin_endpoint(admin, admin_token_file, admin_ca)
-    told = admin_request(base, path, token, "DELETE", authority)
+    try:
+        told = admin_request(base, path, token, "DELETE", authority)
+    except NotThereError as error:
+        raise told_where_listed(error, "sessions") from None
     if as_json:
         echo_json({"closed": told["closed"]})
     else:

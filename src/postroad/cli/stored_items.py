@@ -7,14 +7,14 @@ from urllib.parse import quote
 
 import typer
 
-from postroad.cli.admin_requests import admin_endpoint, admin_request, operator_name
+from postroad.cli.admin_requests import NotThereError, admin_endpoint, admin_request, operator_name
 from postroad.cli.output import echo_json, echo_table, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["DEFAULT_ADDRESS", "StoredItems", "echo_fields"]
+__all__ = ["DEFAULT_ADDRESS", "StoredItems", "echo_fields", "told_where_listed"]
 
 DEFAULT_ADDRESS = "127.0.0.1:8161"
 # Fields that are milliseconds since 1970; 0 for never.
@@ -33,13 +33,20 @@ class StoredItems:
 
     def __init__(self, kind: str, address: str, token_file: Path | None, authority: Path | None) -> None:
         self._kind = kind
+        # Outgoing queues are listed with the others.
+        self._listing = kind if kind == "subscriptions" else "queues"
         self._endpoint = admin_endpoint(address, token_file, authority)
 
     def ask(self, *name: str, method: str = "GET", query: str = "") -> dict[str, Any]:
         """Return what the endpoint says about the item with this name; without a name, of all items."""
         path = "".join(f"/{quote(part, safe='')}" for part in (self._kind, *name))
         base, token, authority = self._endpoint
-        return admin_request(base, path + query, token, method, authority)
+        try:
+            return admin_request(base, path + query, token, method, authority)
+        except NotThereError as error:
+            if not name:
+                raise
+            raise told_where_listed(error, "subscriptions" if name[0].startswith("*") else self._listing) from None
 
     def echo_all(
         self,
@@ -76,6 +83,12 @@ class StoredItems:
 
     def _delete(self, *name: str) -> dict[str, Any]:
         return self.ask(*name, method="DELETE", query=f"?by={quote(operator_name(), safe='')}")
+
+
+def told_where_listed(error: NotThereError, listing: str) -> NotThereError:
+    """The error of a name that a broker does not know, with the command that lists those it knows."""
+    # The broker speaks of its pages, to programs.
+    return NotThereError(f"{str(error).partition(';')[0]}; `postroad {listing} list` shows what there is")
 
 
 def echo_fields(title: str, fields: dict[str, Any]) -> None:

@@ -196,10 +196,14 @@ class Admin:
         number = int(named) if named.isascii() and named.isdigit() and len(named) <= MOST_DIGITS else -1
         if request.method == "GET":
             found = [session for session in self._status().sessions if session.number == number]
-            return json_response(found[0]) if found else text_response(HTTPStatus.NOT_FOUND, f"no session {named[:20]}")
+            return (
+                json_response(found[0])
+                if found
+                else text_response(HTTPStatus.NOT_FOUND, f"there is no session {named[:20]}")
+            )
         by = request.query.get("by", "")[:MAX_BY_CHARACTERS]
         if self._close is None or not self._close(number, by):
-            return text_response(HTTPStatus.NOT_FOUND, f"no session {named[:20]}")
+            return text_response(HTTPStatus.NOT_FOUND, f"there is no session {named[:20]}")
         return json_response({"closed": number})
 
     def _stored_page(self, request: Request, pages: StoredAdmin[Any] | None) -> HttpResponse:
