@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @contextlib.asynccontextmanager
 async def directory(live: list[str]) -> AsyncIterator[str]:
-    server = await Directory("test", lambda: live, lambda: {}).listen(0)
+    server = await Directory("test", lambda: live, list, lambda: {}).listen(0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:

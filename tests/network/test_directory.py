@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from postroad.network import Directory
 
 
+ADMINS = ["http://127.0.0.1:8161", "https://host.example:8162", "http://127.0.0.1:8163"]
+
+
 def directory(live: list[str]) -> Directory:
-    return Directory("square", lambda: live, lambda: {"brokers": len(live)})
+    return Directory("square", lambda: live, lambda: ADMINS, lambda: {"brokers": len(live)})
 
 
 async def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
@@ -65,6 +68,13 @@ def test_clients_ask_over_http() -> None:
             assert (code, body) == (400, "count is a whole number from 1 to 100\n")
         assert (await get(port, "/status"))[1] == '{\n  "brokers": 4\n}\n'
         assert await get(port, "/health") == (200, "ok\n")
+        assert json.loads((await get(port, "/targets"))[1]) == [
+            {
+                "targets": ["127.0.0.1:8161", "127.0.0.1:8163"],
+                "labels": {"network": "square", "__scheme__": "http"},
+            },
+            {"targets": ["host.example:8162"], "labels": {"network": "square", "__scheme__": "https"}},
+        ]
         assert (await get(port, "/other"))[0] == 404
         assert (await get(port, "/brokers", host="elsewhere.example"))[0] == 403
         server.close()

@@ -24,7 +24,7 @@ _COUNT = re.compile(r"[0-9]{1,9}")
 
 
 class Directory:
-    """Answers /brokers, /status and /health.
+    """Answers /brokers, /targets, /status and /health.
 
     Two clients that ask one after the other get lists that begin with different brokers: broker after broker comes
     first, then those that follow in the order of the plan.
@@ -32,12 +32,20 @@ class Directory:
     Args:
         name: of the network.
         live: the addresses of the brokers that live, in the order of the plan.
+        admins: the addresses of the admin endpoints of all brokers, also of those that are dead.
         status: the content of /status.
     """
 
-    def __init__(self, name: str, live: Callable[[], Sequence[str]], status: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        name: str,
+        live: Callable[[], Sequence[str]],
+        admins: Callable[[], Sequence[str]],
+        status: Callable[[], object],
+    ) -> None:
         self._name = name
         self._live = live
+        self._admins = admins
         self._status = status
         self._turn = 0
         self._asked = 0
@@ -65,14 +73,27 @@ class Directory:
         path = request.path
         if path == "/brokers":
             return self._brokers(request.query.get("count", str(DEFAULT_COUNT)))
+        if path == "/targets":
+            return json_response(self._targets())
         if path == "/status":
             return json_response(self._status())
         if path == "/health":
             return text_response(HTTPStatus.OK, "ok")
-        return text_response(HTTPStatus.NOT_FOUND, "there are /brokers, /status and /health")
+        return text_response(HTTPStatus.NOT_FOUND, "there are /brokers, /targets, /status and /health")
 
     def _brokers(self, count: str) -> HttpResponse:
         # Python converts some thousand digits at most, so the length comes first.
         if _COUNT.fullmatch(count) is None or not 1 <= int(count) <= MOST_COUNT:
             return text_response(HTTPStatus.BAD_REQUEST, f"count is a whole number from 1 to {MOST_COUNT}")
         return json_response({"network": self._name, "brokers": self.pick(int(count))})
+
+    def _targets(self) -> list[dict[str, object]]:
+        """What Prometheus finds by `http_sd_configs`; with the dead, so that it notices."""
+        found: dict[str, list[str]] = {}
+        for admin in self._admins():
+            scheme, _, place = admin.partition("://")
+            found.setdefault(scheme, []).append(place)
+        return [
+            {"targets": places, "labels": {"network": self._name, "__scheme__": scheme}}
+            for scheme, places in found.items()
+        ]

@@ -156,7 +156,12 @@ class NetworkRun:
         self._impatient = asyncio.Event()
         self._up = False
         self._address = ""
-        self.directory = Directory(plan.name, self.live, lambda: {"network": plan.name, "brokers": self._views})
+        self.directory = Directory(
+            plan.name,
+            self.live,
+            lambda: [entry.admin for entry in self._entries.values()],
+            lambda: {"network": plan.name, "brokers": self._views},
+        )
 
     def stop(self) -> None:
         """Stop all brokers in order; the second call ends them at once."""
