@@ -131,7 +131,11 @@ def test_plan_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, argumen
 
 def test_publisher_without_a_broker_says_where_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = here(monkeypatch, "publish", "a", "--server", "stomp://127.0.0.1:1")
-    assert outcome == (2, "", "postroad: stomp://127.0.0.1:1: cannot connect (Connection refused)\n")
+    assert outcome == (
+        2,
+        "",
+        "postroad: stomp://127.0.0.1:1: cannot connect (Connection refused); is a broker running there?\n",
+    )
     monkeypatch.setenv("POSTROAD_SERVER", "http://x")
     assert "write it like stomp://" in here(monkeypatch, "subscribe", "a").err
 

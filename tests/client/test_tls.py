@@ -36,10 +36,24 @@ def test_client_talks_to_a_server_it_trusts_and_to_no_other(tmp_path: Path) -> N
                 sent = await client.publish("a", body=bytes(200_000), receipt=True)
                 message = await subscription.get()
                 assert (message.id, len(message.body)) == (sent, 200_000)
-            with pytest.raises(ConnectionLost, match="certificate verify failed"):
+            with pytest.raises(
+                ConnectionLost,
+                match=r"certificate verify failed.*; if it is the right server, trust its authority: --ca FILE",
+            ):
                 await connect(server, tls=stranger).__aenter__()
-            with pytest.raises(ConnectionLost, match="Hostname mismatch"):
+            with pytest.raises(ConnectionLost, match="Hostname mismatch.*; connect by a name that its certificate has"):
                 await connect(server.replace("127.0.0.1", "localhost"), tls=trusting).__aenter__()
+
+    run(talk())
+
+
+def test_client_that_speaks_tls_to_a_server_without_it_is_told_the_address_to_write(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with broker(tmp_path) as service:
+            with pytest.raises(
+                ConnectionLost, match=r"cannot connect \(.*\); if it does not speak TLS, write stomp://"
+            ):
+                await connect(f"stomps://127.0.0.1:{service.port}").__aenter__()
 
     run(talk())
 

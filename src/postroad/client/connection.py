@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientConnection", "ClientHello"]
 
+# OpenSSL's codes for a certificate that nobody trusted has signed: self-signed, self-signed in the chain, no issuer.
+_UNKNOWN_AUTHORITY = frozenset((18, 19, 20))
+# What OpenSSL says, by its version, of an answer that is no TLS.
+_NOT_TLS = frozenset(("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
+
 # One read: a few hundred small messages, so that the loop turns often and little goes past a full mailbox.
 READ_BYTES = 64 * 1024
 # How long a closing client waits for the server to confirm that it has got everything.
@@ -154,7 +159,7 @@ class ClientConnection:
         except TimeoutError:
             raise ConnectionLost(f"{address}: no answer within {hello.timeout:g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"{address}: cannot connect ({_reason(error)})") from error
+            raise ConnectionLost(f"{address}: cannot connect ({_reason(error)}){_advice(error)}") from error
         return line
 
     async def _greet(self, address: Address, hello: ClientHello, was: Grant | None) -> None:
@@ -379,6 +384,18 @@ def _reason(error: OSError) -> str:
     # asyncio puts its own text in place of the system's; errors of name resolution have numbers below 0.
     known = error.errno is not None and error.errno > 0 and not isinstance(error, ssl.SSLError)
     return os.strerror(error.errno or 0) if known else str(error)
+
+
+def _advice(error: OSError) -> str:
+    """What to do about it, as far as the error says; the options are those of the command."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if "mismatch" in error.verify_message:
+            return "; connect by a name that its certificate has"
+        if error.verify_code in _UNKNOWN_AUTHORITY:
+            return "; if it is the right server, trust its authority: --ca FILE, or tls="
+    elif isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
+        return "; if it does not speak TLS, write stomp://"
+    return "; is a broker running there?" if isinstance(error, ConnectionRefusedError) else ""
 
 
 def _refusal(frame: Frame) -> ClientError:
