@@ -41,7 +41,9 @@ def test_client_talks_to_a_server_it_trusts_and_to_no_other(tmp_path: Path) -> N
                 match=r"certificate verify failed.*; if it is the right server, trust its authority: --ca FILE",
             ):
                 await connect(server, tls=stranger).__aenter__()
-            with pytest.raises(ConnectionLost, match="Hostname mismatch.*; connect by a name that its certificate has"):
+            with pytest.raises(
+                ConnectionLost, match=r"Hostname mismatch.*; connect by a name that its certificate has"
+            ):
                 await connect(server.replace("127.0.0.1", "localhost"), tls=trusting).__aenter__()
 
     run(talk())

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from postroad.network import Directory
 
-
 ADMINS = ["http://127.0.0.1:8161", "https://host.example:8162", "http://127.0.0.1:8163"]
 
 

@@ -229,9 +229,13 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async def talk() -> None:
         async with service(tmp_path / "one") as broker:
             second = Service(BrokerConfig(port=broker.port, admin_port=0, data=str(tmp_path / "two")))
-            with pytest.raises(ListenError, match=f"port: cannot listen on port {broker.port}"):
+            with pytest.raises(ListenError, match=f"port: cannot listen on port {broker.port} .*; choose another one"):
                 await second.start()
             assert not second.is_ready
+            # An address for documentation (RFC 5737), which no machine has.
+            elsewhere = Service(BrokerConfig(port=0, host="192.0.2.1", data=str(tmp_path / "three")))
+            with pytest.raises(ListenError, match="is its host one of this machine"):
+                await elsewhere.start()
 
     run(talk)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import logging
 import secrets
@@ -493,8 +494,7 @@ class Service:
 async def _listening(setting: str, port: int, listen: Callable[[int], Awaitable[Listening]]) -> Listening:
     try:
         return await listen(port)
-    except (OSError, UnicodeError) as error:
-        # The latter for a host name with an empty or an overlong part.
-        raise ListenError(
-            f"{setting}: cannot listen on port {port} ({error}); choose another one, or stop the other program"
-        ) from error
+    except (OSError, UnicodeError) as error:  # the latter for a host name with an empty or an overlong part
+        is_port = isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES)
+        advice = "choose another one, or stop the other program" if is_port else "is its host one of this machine?"
+        raise ListenError(f"{setting}: cannot listen on port {port} ({error}); {advice}") from error
