@@ -273,16 +273,14 @@ def _fail(at: int, last: int) -> None:
         raise PowerFailure
 
 
-class QueueMob(QueueNetwork):
-    """Uses the network at random."""
+class NetworkMob(QueueNetwork):
+    """What everybody who uses such a network at random does to its brokers, disks and wires."""
 
-    def act(self) -> None:
-        names = ["send"] * 4 + ["commit"] * 8 + ["pass_packet"] * 12 + ["tick"] * 3 + ["answer"] * 4
-        names += ["refuse", "come", "leave", "die", "rise", "rise", "cut", "mend", "mend"]
-        getattr(self, f"_{self.random.choice(names)}")()
+    # How much time passes at once.
+    pauses = (10, 100, 1_000, 3_000)
 
-    def _any(self) -> int | None:
-        return self.random.choice(list(self.brokers)) if self.brokers else None
+    def _any(self) -> int:
+        return self.random.choice(list(self.brokers)) if self.brokers else 0
 
     def _send(self) -> None:
         if number := self._any():
@@ -296,7 +294,44 @@ class QueueMob(QueueNetwork):
         self.pass_packet()
 
     def _tick(self) -> None:
-        self.tick(self.random.choice([10, 100, 1_000, 3_000]))
+        self.tick(self.random.choice(self.pauses))
+
+    def _die(self) -> None:
+        number = self._any()
+        if number and self.random.random() < 0.4:
+            self.crash(number, power=self.random.random() < 0.5)
+
+    def _rise(self) -> None:
+        for number in self.disks:
+            if number not in self.brokers:
+                self.start(number)
+                return
+
+    def _cut(self) -> None:
+        if self.random.random() < 0.3 and len(self.disks) > 1:
+            one, other = self.random.sample(sorted(self.disks), 2)
+            self.cut.add(frozenset((one, other)))
+
+    def _mend(self) -> None:
+        self.cut.clear()
+
+    def mend(self) -> None:
+        """Mend and start everything, and let all that is under way come."""
+        self.loss = 0.0
+        self._mend()
+        for number in self.disks:
+            if number not in self.brokers:
+                self.start(number)
+        self.settle(30)
+
+
+class QueueMob(NetworkMob):
+    """Uses the queue at random."""
+
+    def act(self) -> None:
+        names = ["send"] * 4 + ["commit"] * 8 + ["pass_packet"] * 12 + ["tick"] * 3 + ["answer"] * 4
+        names += ["refuse", "come", "leave", "die", "rise", "rise", "cut", "mend", "mend"]
+        getattr(self, f"_{self.random.choice(names)}")()
 
     def _client(self) -> QueueClient | None:
         return self.random.choice(list(self.clients.values())) if self.clients else None
@@ -321,33 +356,9 @@ class QueueMob(QueueNetwork):
         if client is not None:
             self.leave(client)
 
-    def _die(self) -> None:
-        number = self._any()
-        if number and self.random.random() < 0.4:
-            self.crash(number, power=self.random.random() < 0.5)
-
-    def _rise(self) -> None:
-        for number in self.disks:
-            if number not in self.brokers:
-                self.start(number)
-                return
-
-    def _cut(self) -> None:
-        if self.random.random() < 0.3:
-            one, other = self.random.sample(sorted(self.disks), 2)
-            self.cut.add(frozenset((one, other)))
-
-    def _mend(self) -> None:
-        self.cut.clear()
-
     def end(self) -> None:
         """Mend everything, and process all there is."""
-        self.loss = 0.0
-        self._mend()
-        for number in self.disks:
-            if number not in self.brokers:
-                self.start(number)
-        self.settle(30)
+        self.mend()
         number = self.random.choice(list(self.brokers))
         last = self.consume(number)
         for _ in range(200):

@@ -57,20 +57,7 @@ class SlowMob(SlowNetwork, DurableMob):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_mob_misses_nothing_and_gets_nothing_twice_if_brokers_match_one_message_in_a_turn(seed: int) -> None:
-    mob = SlowMob(seed)
-    for number in (1, 2):
-        mob.join_reader(f"all at {number}", number)
-    mob.join_reader("some at 2", 2, kind=1)
-    mob.settle(3)
-    mob.loss = [0.0, 0.1, 0.3][seed % 3]
-    for _ in range(600):
-        mob.act()
-    mob.end()
-    assert mob.faults == []
-    assert mob.confirmed
-    assert mob.missing() == {}
-    assert mob.disorder() == []
-    assert mob.left() == {}
+    SlowMob(seed).play(seed)
 
 
 def test_store_keeps_nothing_of_a_put_whose_channel_was_lost_while_it_was_matched() -> None:

@@ -14,21 +14,7 @@ HOUR = 3_600_000
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_mob_of_durable_subscribers_misses_nothing_and_gets_nothing_twice_through_crashes_and_cuts(seed: int) -> None:
-    mob = DurableMob(seed)
-    for number in (1, 2):
-        mob.join_reader(f"all at {number}", number)
-    mob.join_reader("some at 2", 2, kind=1)
-    mob.settle(3)
-    assert mob.uninformed() == {}
-    mob.loss = [0.0, 0.1, 0.3][seed % 3]
-    for _ in range(600):
-        mob.act()
-    mob.end()
-    assert mob.faults == []
-    assert mob.confirmed
-    assert mob.missing() == {}
-    assert mob.disorder() == []
-    assert mob.left() == {}
+    DurableMob(seed).play(seed)
 
 
 def test_durable_subscriber_gets_what_others_accepted_while_its_broker_was_away_for_hours() -> None:
