@@ -233,6 +233,28 @@ def test_a_journal_that_could_not_be_recovered_is_at_a_later_start_whatever_was_
     run(talk)
 
 
+def test_what_waits_for_the_trail_is_there_when_the_journal_cannot_be_read(tmp_path: Path) -> None:
+    """As the receipts of late ids wait: a question about one does not lead to a journal that is large, or elsewhere."""
+    root = tmp_path / "crashed"
+
+    async def talk() -> None:
+        life = Life(tmp_path / "trail", NOON)
+        await life.tracking.start()
+        life.now += 20 * SECOND
+        message = await life.receives()
+        safe: list[bool] = []
+        life.tracking.when_safe(safe.append, in_trail=True)
+        assert safe == []
+        await life.tracking._writer.keep()
+        assert safe == [True]
+        shutil.copytree(tmp_path / "trail", root)
+        shutil.rmtree(root / "journal")
+        assert has_on_record(root, message)
+        await life.tracking.stop()
+
+    run(talk)
+
+
 def test_a_recovery_adds_nothing_that_the_trail_has(tmp_path: Path) -> None:
     root = tmp_path / "crashed"
 

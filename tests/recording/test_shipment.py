@@ -13,7 +13,7 @@ from postroad.recording import make_record
 from postroad.recording import shipment as shipment_module
 from postroad.server.status import status
 from postroad.tracking import Verdict
-from postroad.trail import Trail
+from postroad.trail import GapReason, Trail
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
@@ -62,12 +62,15 @@ def test_broker_goes_on_while_its_store_is_away_says_so_and_catches_up(
             await client.close()
 
     run(talk)
-    # What was written last goes with the end of the broker.
+    # What was written last goes with the end of the broker. Nobody can tell there whether it has started again since.
     for one in ids:
         journey = Trail(store).trace(one).journey
+        assert [stop.broker for stop in journey.stops] == [4]
+        assert {gap.reason for _, gap in journey.gaps} == {GapReason.NOT_SHIPPED}
+        journey = Trail(tmp_path / "data" / "trail").trace(one).journey
         assert (journey.verdict, journey.certainty) == (Verdict.MATCHED_NOBODY, 1.0)
     never = MessageId(ids[0].publisher, 4, ids[0].time, 999)
-    assert Trail(store).trace(never).journey.verdict is Verdict.NEVER_ACCEPTED
+    assert Trail(store).trace(never).journey.verdict is Verdict.NOT_RECORDED
 
 
 @pytest.mark.parametrize(

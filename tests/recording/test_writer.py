@@ -15,7 +15,7 @@ from postroad.recording.recorders import make_recorder
 from postroad.recording.writer import RecordWriter
 from postroad.tracking import ExactRecorder, Verdict, chronicle
 from postroad.trail import Backlog, Trail, TrailWriter
-from postroad.trail.backlog import GIVEN_UP
+from postroad.trail.coverage import GIVEN_UP
 from tests.server.scene import PATIENCE, run, until
 
 if TYPE_CHECKING:

@@ -35,7 +35,8 @@ def test_shipped_trail_is_the_same_byte_for_byte_and_answers_the_same(store: Sto
     for commit in (0, CHECKPOINT_EVERY):
         assert verdict(to, commit) == verdict(tmp_path, commit) == (Verdict.DELIVERED, 1.0)
     never = MessageId(8, 1, NOON, 0)
-    assert Trail(to).trace(never).journey.verdict is Verdict.NEVER_ACCEPTED
+    assert Trail(tmp_path).trace(never).journey.verdict is Verdict.NEVER_ACCEPTED
+    assert Trail(to).trace(never).journey.verdict is Verdict.NOT_RECORDED
     writer.close(LATER)
     again = Shipper(tmp_path, 1, to)
     again.ship(LATER)

@@ -25,6 +25,7 @@ from postroad.trail import (
     TrailFile,
     standing_holes,
 )
+from postroad.trail.coverage import hides_late_entry
 from postroad.trail.read_ahead import asked_together
 
 if TYPE_CHECKING:
@@ -98,6 +99,15 @@ class Context:
         for hole in self.holes[broker]:
             covered &= (hole.until <= since) | (until <= hole.since)
         return covered & (time >= self.retained_since[broker])
+
+    def is_denied(self, origin: Ints, time: Ints) -> Bits:
+        """Return, row by row, whether a message that left no trace surely never entered, at its time or later."""
+        denied = self.is_complete(origin, time)
+        for number in np.unique(origin[denied]).tolist():
+            late = [hole.until for hole in self.holes[number] if hides_late_entry(hole.reason)]
+            rows = np.flatnonzero(denied & (origin == number))
+            denied[rows] = time[rows] - self.skew >= max(late, default=0)
+        return denied
 
 
 class _Standing(NamedTuple):

@@ -29,8 +29,7 @@ from postroad.trail import (
     read_segments,
     remainders,
 )
-from postroad.trail.backlog import GIVEN_UP
-from postroad.trail.coverage import FOREVER, GapReason, joined
+from postroad.trail.coverage import FOREVER, GIVEN_UP, GapReason, joined
 from postroad.trail.journal import SegmentEntries
 
 if TYPE_CHECKING:

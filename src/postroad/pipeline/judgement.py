@@ -128,8 +128,8 @@ def judged(context: Context, rows: Any) -> Any:
 
 
 def _never(view: View, groups: Ints) -> tuple[Ints, Any]:
-    """Return ids of which nothing is known, although their origins have complete records of the time."""
-    certain = groups[view.context.is_complete(view.at["origin"][groups], view.at["time"][groups])]
+    """Return ids of which nothing is known, although their origins have complete records."""
+    certain = groups[view.context.is_denied(view.at["origin"][groups], view.at["time"][groups])]
     verdicts = np.full(len(certain), Verdict.NEVER_ACCEPTED.value, object)
     return certain, _table(verdicts, np.ones(len(certain)), *(_RowLists.empty(len(certain)) for _ in range(3)))
 

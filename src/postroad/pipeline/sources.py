@@ -32,6 +32,7 @@ from postroad.trail import (
     noted_brokers,
     pin_fitting,
 )
+from postroad.trail.coverage import UNREAD
 from postroad.trail.locations import location
 from postroad.trail.read_ahead import asked_together
 
@@ -320,7 +321,7 @@ class Sources:
     def holes(self, broker: int) -> list[Hole]:
         """Return the gaps that the files left out cause."""
         return [
-            Hole(lost.time_from, lost.time_to, f"a file cannot be read: {PurePosixPath(lost.path).name}")
+            Hole(lost.time_from, lost.time_to, f"{UNREAD}{PurePosixPath(lost.path).name}")
             for lost in self.damaged
             if lost.broker == broker
         ]

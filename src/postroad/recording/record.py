@@ -40,7 +40,7 @@ from postroad.trail import (
     sweep,
     sweep_leftovers,
 )
-from postroad.trail.backlog import GIVEN_UP
+from postroad.trail.coverage import GIVEN_UP
 from postroad.trail.locations import location
 from postroad.trail.shipper import Shipper
 
@@ -146,12 +146,12 @@ class LiveRecord:
         """Whether all receipts have to wait until the record is safe: with a journal."""
         return self._journal is not None
 
-    def when_safe(self, action: Callable[[bool], None]) -> None:
+    def when_safe(self, action: Callable[[bool], None], *, in_trail: bool = False) -> None:
         """Call this with True once all that was recorded so far would survive a crash, with False if it would not.
 
-        Without a journal the record is written to the trail soon.
+        Without a journal, and with `in_trail`, that is when it is in the trail, which is written soon.
         """
-        if self._journal is not None:
+        if self._journal is not None and not in_trail:
             self._journal.when_safe(action)
         else:
             self._writer.when_written(action)

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from postroad.trail import TrailWriter, pin, read_segments, remainders
-from postroad.trail.journal_remainder import LAPSED
+from postroad.trail.coverage import LAPSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -222,8 +222,11 @@ class RecordSafety(Protocol):
     def waits(self) -> bool:
         """Return whether all receipts have to wait until the record is safe."""
 
-    def when_safe(self, action: Callable[[bool], None]) -> None:
-        """Call `action` with True once all that was recorded so far survives a crash, with False if it would not."""
+    def when_safe(self, action: Callable[[bool], None], *, in_trail: bool = False) -> None:
+        """Call `action` with True once all that was recorded so far survives a crash, with False if it would not.
+
+        With `in_trail` a journal does not suffice.
+        """
 
 
 class StoreSafety(Protocol):

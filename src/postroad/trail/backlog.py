@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.trail.coverage import GapReason
+from postroad.trail.coverage import DEFECT, GIVEN_UP, GapReason
 from postroad.trail.errors import TrailError
 
 if TYPE_CHECKING:
@@ -25,11 +25,8 @@ __all__ = ["Backlog", "BacklogStatistics", "Done"]
 FIRST_PAUSE_MS = 500
 LONGEST_PAUSE_MS = 30_000
 
-GIVEN_UP = "the disk did not take the record"
 # How long trouble is reported after the trail was found gone: longer than any monitoring interval.
 BREAK_TOLD_MS = 15 * 60_000
-
-DEFECT = "the broker failed at making the record"
 
 
 class BacklogStatistics(NamedTuple):

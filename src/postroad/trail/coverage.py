@@ -24,18 +24,32 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 __all__ = [
+    "DEFECT",
     "FOREVER",
+    "GIVEN_UP",
+    "LAPSED",
     "RESENT_MS",
     "RUN_IN_NAME",
     "SET_BACK_MS",
+    "UNREAD",
     "GapReason",
     "Hole",
     "Run",
     "gaps_around",
     "gaps_within",
+    "hides_late_entry",
     "joined",
+    "not_shipped",
     "run_of_file",
 ]
+
+
+# Reasons of holes that a broker states about what it could not write.
+GIVEN_UP = "the disk did not take the record"
+DEFECT = "the broker failed at making the record"
+LAPSED = "the journal lacks entries of this time"
+# How gaps begin that the name of a damaged file ends: of the times in the ids of its rows.
+UNREAD = "a file cannot be read: "
 
 
 class GapReason(StrEnum):
@@ -57,10 +71,14 @@ class GapReason(StrEnum):
     NO_RECORD = "others tell of it, and its record is not here"
     MOVED = "an earlier record of this broker is not here: the trail was moved or replaced while it was stopped"
     GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
+    NOT_SHIPPED = "not here: this is a copy of the trail, and may lack what the broker has recorded since"
 
 
 # What a run that did not end on purpose may have left unwritten.
 _CUT_OFF = (GapReason.CRASHED, GapReason.NOT_YET_WRITTEN)
+
+# What hides no message that entered long after its id's time: its receipt waits until it is in the trail.
+_CONFIRMED_LATER = (*_CUT_OFF, GapReason.SET_BACK, GIVEN_UP, DEFECT, LAPSED)
 
 # A clock that is set back by less needs no mention: readers look for gaps farther around an id's time than this.
 SET_BACK_MS = 5_000
@@ -117,7 +135,7 @@ def gaps_within(runs: Iterable[Run], holes: Iterable[Hole], at: int, since: int,
             saw nothing then, and all that it saw before was written.
     """
     gaps = [Gap(hole.since, hole.until, hole.reason) for hole in holes]
-    gaps += [gap for gap, _ in _between(_in_order(runs))]
+    gaps += [gap for gap, _ in _between(_in_order(runs), gaps)]
     return tuple(sorted(gap for gap in gaps if _matters(gap, at, since, until)))
 
 
@@ -157,24 +175,45 @@ def gaps_around(
     gaps = tuple(gap for gap in gaps if gap.reason != GapReason.STOPPED)
     later = [run for run in ordered[last + 1 :] if run.since <= until + RESENT_MS]
     again = any(gaps_within(ordered, holes, run.since, run.since, run.since + RESENT_MS) for run in later)
-    behind = {gap for gap, place in _between(ordered) if place > last and gap.reason in _CUT_OFF}
+    behind = {gap for gap, place in _between(ordered, gaps) if place > last and gap.reason in _CUT_OFF}
     ends = () if again else tuple(gap for gap in gaps if gap in behind)
     return tuple(gap for gap in gaps if gap not in ends), tuple(sorted({*ends, *far}))
 
 
 def _far(ordered: list[Run], holes: Iterable[Hole], since: int) -> set[Gap]:
     """Gaps that may hide the end of a message that waits from a time on, however much later they are."""
-    far = {gap for gap, _ in _between(ordered) if gap.reason in _CUT_OFF}
-    far |= {Gap(hole.since, hole.until, hole.reason) for hole in holes if hole.reason != GapReason.SET_BACK}
+    far = {Gap(hole.since, hole.until, hole.reason) for hole in holes if hole.reason != GapReason.SET_BACK}
+    far |= {gap for gap, _ in _between(ordered, far) if gap.reason in _CUT_OFF}
     return {gap for gap in far if gap.until > since}
+
+
+def hides_late_entry(reason: str) -> bool:
+    """Whether a time without a complete record may hide that a message entered then, long after its id's time.
+
+    Its publisher got no receipt before that was in the trail (`broker.given_ids`): what was never written there hides
+    none that was confirmed. What was lost later may, and so may what is not in a copy. A file that cannot be read hides
+    messages by the times in their ids.
+    """
+    return reason not in _CONFIRMED_LATER and not reason.startswith(UNREAD)
+
+
+def not_shipped(runs: Iterable[Run]) -> Hole:
+    """What a copy of a trail may lack: all after the last time that it covers.
+
+    A run that ended on purpose may have been followed by another one.
+    """
+    return Hole(max((run.through for run in runs), default=0), FOREVER, GapReason.NOT_SHIPPED)
 
 
 def _in_order(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda one: (one.since, one.number))
 
 
-def _between(ordered: list[Run]) -> list[tuple[Gap, int]]:
-    """The gaps before, between and after runs, each with the place of the run after it."""
+def _between(ordered: list[Run], stated: Iterable[Gap]) -> list[tuple[Gap, int]]:
+    """The gaps before, between and after runs, each with the place of the run after it.
+
+    What comes after the last run is left out where a gap already states that it is not here.
+    """
     gaps: list[tuple[Gap, int]] = []
     ended, reason = 0, GapReason.BEFORE_FIRST
     for place, run in enumerate(ordered):
@@ -185,6 +224,8 @@ def _between(ordered: list[Run]) -> list[tuple[Gap, int]]:
             gaps.append((Gap(ended, ended + 1, reason), place))
         if run.through >= ended:
             ended, reason = run.through, GapReason.STOPPED if run.closed else GapReason.CRASHED
+    if any(gap.reason == GapReason.NOT_SHIPPED for gap in stated):
+        return gaps
     behind = {GapReason.BEFORE_FIRST: GapReason.NEVER_BEGUN, GapReason.CRASHED: GapReason.NOT_YET_WRITTEN}
     last = behind.get(reason, GapReason.STOPPED)
     return [*gaps, (Gap(ended, FOREVER, last), len(ordered))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.tracking import ADDENDUM, HERE, Drop, Findings, Gap, HistoryKind, Hit
-from postroad.trail.coverage import GapReason, gaps_around
+from postroad.trail.coverage import GapReason, gaps_around, hides_late_entry
 from postroad.trail.packed_lists import unpack
 
 if TYPE_CHECKING:
@@ -138,6 +138,8 @@ class Evidence:
         # A message that waited elsewhere may have come here long after its id's time.
         is_open = found.waits or found.may_be_replayed or not found.is_known
         gaps, ends = gaps_around(runs, holes, self.identity.time, *window, self._handled, is_open)
+        if self.broker == self.identity.broker and not found.is_known:
+            gaps += tuple(gap for gap in ends if hides_late_entry(gap.reason))
         return found._replace(gaps=tuple(sorted({*found.gaps, *gaps})), ends=ends)
 
     def _findings(self, retained_since: int, neighbours: tuple[int, ...]) -> Findings:

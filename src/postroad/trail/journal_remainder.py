@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from postroad.tracking.journaled_recorder import JournalEntryError, retell, segment_begun, told_at, turn_end
-from postroad.trail.coverage import SET_BACK_MS, Hole, Run
+from postroad.trail.coverage import LAPSED, SET_BACK_MS, Hole, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from postroad.tracking import TrackingRecorder
     from postroad.trail.journal import SegmentEntries
 
-__all__ = ["LAPSED", "Remainder", "remainders"]
-
-LAPSED = "the journal lacks entries of this time"
+__all__ = ["Remainder", "remainders"]
 
 
 class Remainder:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from postroad.trail.coverage import FOREVER, Hole
+from postroad.trail.coverage import FOREVER, Hole, not_shipped
 from postroad.trail.errors import TrailError
 from postroad.trail.file_reader import Reads
 from postroad.trail.locations import relative
 from postroad.trail.manifest_chain import is_as_written
 from postroad.trail.schemas import MESSAGE_TABLES
-from postroad.trail.shipped_files import shipped_to
+from postroad.trail.shipped_files import may_lag, shipped_to
 from postroad.trail.snapshot import pin
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ EACH_END = 2
 
 
 def pin_fitting(root: Location, broker: int, reads: Reads | None = None) -> Pinned:
-    """A broker's manifest for readers: with a hole over all times if none of the files it names is here."""
+    """A broker's manifest for readers: with holes for what cannot be known from it.
+
+    That is all times if none of the files it names is here; and of a copy, all that may not be shipped yet.
+    """
     pinned = pin(root, broker, reads)
     problem = _misfit(root, pinned)
     if problem:
@@ -41,6 +44,8 @@ def pin_fitting(root: Location, broker: int, reads: Reads | None = None) -> Pinn
         again = pin(root, broker, reads)
         if again.number != pinned.number:
             pinned, problem = again, _misfit(root, again)
+    if may_lag(root, broker):
+        pinned = pinned._replace(holes=(*pinned.holes, not_shipped(pinned.runs)))
     if not problem:
         return pinned
     return pinned._replace(

@@ -27,9 +27,8 @@ from postroad.tracking import (
     told,
 )
 from postroad.tracking.witnessed_links import WitnessedLinks
-from postroad.trail.backlog import GIVEN_UP
 from postroad.trail.columns import DAY_MS
-from postroad.trail.coverage import FOREVER, GapReason, gaps_within, joined, run_of_file
+from postroad.trail.coverage import FOREVER, GIVEN_UP, UNREAD, GapReason, gaps_within, joined, run_of_file
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.evidence import Evidence
 from postroad.trail.expected_brokers import noted_brokers
@@ -248,7 +247,7 @@ class Trail:
     def _damaged(self, error: TrailDamageError, times: tuple[int, int]) -> Gap:
         if str(error) not in self._damage:
             self._damage.append(str(error))
-        return Gap(times[0], times[1] + 1, f"a file cannot be read: {Path(error.path).name}")
+        return Gap(times[0], times[1] + 1, f"{UNREAD}{Path(error.path).name}")
 
     def _probe(self, evidence: Evidence, since: int, until: int, neighbours: tuple[int, ...]) -> None:
         """What filters say; who was subscribed is looked up only if there are any."""

@@ -9,6 +9,7 @@ import msgspec
 
 from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.locations import location
+from postroad.trail.lock_owner import lock_path
 from postroad.trail.paths import refuse_links
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from postroad.trail.locations import Location
 
-__all__ = ["FOLDER", "ShippedTo", "earlier_places", "note_name", "place_of", "refuse_changed", "shipped_to"]
+__all__ = ["FOLDER", "ShippedTo", "earlier_places", "may_lag", "note_name", "place_of", "refuse_changed", "shipped_to"]
 
 FOLDER = "shipped"
 
@@ -29,12 +30,14 @@ class ShippedTo(msgspec.Struct, frozen=True):
         owner: drawn by who ships first; another trail of the same broker has another.
         before: where it shipped to earlier; what is erased or expires is not deleted there. Only in the trail itself.
         changed: when a job changed the trail there, in Unix ms; from then on no broker ships there. 0 if none did.
+        is_copy: this note lies in the place that is shipped to, not in the trail itself.
     """
 
     to: str
     owner: str
     before: tuple[str, ...] = ()
     changed: int = 0
+    is_copy: bool = False
 
 
 def note_name(broker: int) -> str:
@@ -55,6 +58,31 @@ def shipped_to(root: Location, broker: int) -> ShippedTo | None:
         return None
     except msgspec.MsgspecError as error:
         raise TrailDamageError(path, f"does not say where a broker ships to: {error}") from error
+
+
+def may_lag(root: Location, broker: int) -> bool:
+    """Whether a trail is a copy, which may lack what its broker has recorded since.
+
+    Brokers write to directories alone, and have their locks there. A note that cannot be read may be that of a copy.
+    """
+    if not isinstance(root, Path):
+        return True
+    if lock_path(root, broker).exists():
+        return False
+    try:
+        note = shipped_to(root, broker)
+    except (OSError, TrailError):
+        return True
+    return note is not None and (note.is_copy or _is_same_directory(note.to, root))
+
+
+def _is_same_directory(uri: str, root: Path) -> bool:
+    """Whether a URI names a directory; notes of earlier versions do not say whose side they lie on."""
+    try:
+        place = location(uri)
+    except TrailError:
+        return False
+    return isinstance(place, Path) and place.absolute() == root.absolute()
 
 
 def refuse_changed(place: Location, there: ShippedTo | None, owner: str | None) -> None:

@@ -150,7 +150,7 @@ class Shipper:
         owner = None if here is None else here.owner
         if there is None:
             self._refuse_others()
-            there = ShippedTo(uri, owner or secrets.token_hex(16))
+            there = ShippedTo(uri, owner or secrets.token_hex(16), is_copy=True)
             data = msgspec.json.encode(there) + b"\n"
             self._asked(lambda: put_file(self._to / note_name(self._broker), memoryview(data)))
             found = self._asked(lambda: shipped_to(self._to, self._broker))

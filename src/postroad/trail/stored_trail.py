@@ -133,7 +133,7 @@ class StoredTrail:
         return state.number
 
     def _note(self) -> bytes:
-        return msgspec.json.encode(ShippedTo(self._place.uri, self._owner, changed=self._now)) + b"\n"
+        return msgspec.json.encode(ShippedTo(self._place.uri, self._owner, changed=self._now, is_copy=True)) + b"\n"
 
     # --- after ---------------------------------------------------------------------------------------------------
 

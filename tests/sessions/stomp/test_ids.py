@@ -227,16 +227,18 @@ def test_a_transaction_with_an_id_that_is_refused_publishes_nothing(second: str)
 
 
 class SlowRecord:
-    """A record without a journal that is written when the test says so."""
+    """A record that is written when the test says so: without a journal, or with one that all receipts wait for."""
 
     trouble = ""
-    waits = False
 
-    def __init__(self) -> None:
+    def __init__(self, waits: bool = False) -> None:
+        self.waits = waits
         self.waiting: list[Callable[[bool], None]] = []
+        self.in_trail: list[bool] = []
 
-    def when_safe(self, action: Callable[[bool], None]) -> None:
+    def when_safe(self, action: Callable[[bool], None], *, in_trail: bool = False) -> None:
         self.waiting.append(action)
+        self.in_trail.append(in_trail)
 
 
 def test_receipt_of_an_id_far_from_its_time_waits_for_the_record_and_later_ones_wait_with_it() -> None:
@@ -253,6 +255,20 @@ def test_receipt_of_an_id_far_from_its_time_waits_for_the_record_and_later_ones_
     # From here on nothing has to wait.
     publisher.send(publisher.id(1), receipt="next")
     assert [frame.headers["receipt-id"] for frame in publisher.heard()] == ["next"]
+
+
+def test_receipt_of_an_id_far_from_its_time_waits_for_the_trail_though_there_is_a_journal() -> None:
+    scene = Scene()
+    record = scene.dispatcher.record = SlowRecord(waits=True)
+    publisher = Publisher(scene)
+    publisher.send(publisher.id(off=-MINUTE), receipt="late")
+    publisher.send(publisher.id(), receipt="in time")
+    # Receipts stay in order: what comes after it waits for the trail, too.
+    assert record.in_trail == [True, True]
+    for action in record.waiting:
+        action(True)
+    publisher.send(publisher.id(1), receipt="next")
+    assert record.in_trail == [True, True, False]
 
 
 def test_receipt_of_a_transaction_with_an_id_far_from_its_time_waits_for_the_record() -> None:

@@ -51,9 +51,10 @@ class Receipts:
         self.held_bytes = 0
         # How many receipts wait for the store, or for rows that may still have to be stored.
         self._waiting = 0
-        # Whether the next receipt waits for the record in any case, and how many receipts wait for it.
+        # Whether the next receipt waits for the record in any case; how many receipts wait for it, and how many of them
+        # until it is in the trail: a journal is not read where the trail was shipped to, nor if it is large.
         self._is_far = False
-        self._unrecorded = 0
+        self._unrecorded = self._untrailed = 0
 
     def begin(self) -> None:
         """Remember where the store is: `_waits` compares with it."""
@@ -100,7 +101,7 @@ class Receipts:
     def _after_record(self, action: Callable[[], None]) -> None:
         record = self._dispatcher.record
         if record is not None and self._waits_for_record(record):
-            record.when_safe(lambda _: action())
+            record.when_safe(lambda _: action(), in_trail=self._needs_trail)
         else:
             action()
 
@@ -151,17 +152,24 @@ class Receipts:
         if record is None or not self._waits_for_record(record):
             self._send(safe)
             return
-        self._is_far = False
+        in_trail, self._is_far = self._needs_trail, False
         self._unrecorded += 1
+        self._untrailed += in_trail
         size = len(safe) + WAITING_BYTES
         self.held_bytes += size
 
         def recorded(is_safe: bool) -> None:
             self._unrecorded -= 1
+            self._untrailed -= in_trail
             self.held_bytes -= size
             self._send(safe if is_safe else unsafe())
 
-        record.when_safe(recorded)
+        record.when_safe(recorded, in_trail=in_trail)
+
+    @property
+    def _needs_trail(self) -> bool:
+        """Whether the next receipt waits for the trail: it confirms a late id, or comes after one that does."""
+        return self._is_far or self._untrailed > 0
 
     def _waits_for_record(self, record: RecordSafety) -> bool:
         """Return whether the next receipt waits for the record: all do, or it confirms an id far from its time."""
