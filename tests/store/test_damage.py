@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from postroad.store import FileDisk, Log, Recovered, SimulatedDisk, StoreReadError, StoreSettings, carry_out, recover
-from postroad.store.records import Record, frames_in
+from postroad.store.records import Kind, Record, frames_in
 from tests.store.oracle import batch_of, commit_all, messages_of
 
 if TYPE_CHECKING:
@@ -118,6 +118,35 @@ def test_last_record_that_rots_is_cut_and_its_bytes_are_preserved() -> None:
     assert drained(log, disk) == EVERY[:-ROWS]
     assert disk.segments().keys() == {2}
     assert disk.preserved == {1: rotten}
+
+
+def test_rows_settled_in_a_write_that_was_cut_off_stay_though_the_checkpoint_after_it_rots() -> None:
+    """They were delivered again, and are not settled: what says so was never confirmed, and is still on the disk."""
+    disk = SimulatedDisk()
+    log = Log(StoreSettings(), recovered(disk))
+    cursor = log.open_cursor(1, b"terms")
+    log.append(batch_of(1, 0, ROWS), [(cursor, np.arange(ROWS))], 0)
+    commit_all(log, disk)
+    for taken in log.pull(cursor, ROWS):
+        log.settle(cursor, taken.places)
+    log.append(batch_of(1, ROWS, ROWS), [(cursor, np.arange(ROWS))], 0)
+    unconfirmed = log.take_commit(0)
+    assert unconfirmed is not None
+    carry_out(unconfirmed, disk)
+    *_, batch, settled = [each for each in frames_in(memoryview(disk.read(1)), 1) if isinstance(each, Record)]
+    assert (batch.kind, settled.kind) == (Kind.BATCH, Kind.SETTLED)
+    # The machine fails, and of the write only the end reaches the disk.
+    disk.rot(1, batch.start + batch.length // 2)
+    log = Log(StoreSettings(), recovered(disk))
+    for first in (2 * ROWS, 3 * ROWS):
+        log.append(batch_of(1, first, ROWS), [(log.cursors[1], np.arange(ROWS))], 0)
+        commit_all(log, disk)
+    checkpoint, *_ = [each for each in frames_in(memoryview(disk.read(2)), 2) if isinstance(each, Record)]
+    assert checkpoint.kind is Kind.CHECKPOINT
+    disk.rot(2, checkpoint.start + checkpoint.length // 2)
+    found = recovered(disk)
+    assert (found.damaged, found.lost_rows) == (1, 0)
+    assert drained(Log(StoreSettings(), found), disk) == [*EVERY[:ROWS], *EVERY[2 * ROWS : 4 * ROWS]]
 
 
 def test_write_that_was_cut_short_leaves_nothing_to_preserve() -> None:

@@ -369,9 +369,9 @@ def _from_last_checkpoint(
         data = _bytes_of(segment, read)
         frames = list(frames_in(memoryview(data), segment))
         contents.insert(0, (segment, data, frames))
-        # The first record is a checkpoint, even if the header of the segment is damaged.
+        # The first record is a checkpoint, even if the header of the segment is damaged; or it is a copy of that.
         head = next((each for each in frames if isinstance(each, Record)), None)
-        if head is not None and head.start == SEGMENT_HEADER_BYTES and head.kind is Kind.CHECKPOINT:
+        if head is not None and head.kind is Kind.CHECKPOINT:
             break
     return contents
 
@@ -390,8 +390,13 @@ class _Scan:
         self.preserved: set[int] = set()
 
     def segment(self, segment: int, data: memoryview, frames: list[Record | LogHole], replay: _Replay) -> None:
-        for each in frames:
+        for each, following in zip(frames, [*frames[1:], None], strict=False):
             if not isinstance(each, Record):
+                is_copied = isinstance(following, Record) and following.kind is Kind.CHECKPOINT
+                if is_copied and each.end > SEGMENT_HEADER_BYTES:
+                    if replay.last < self._synced:
+                        self._damage(segment, each.start, "a checkpoint is damaged; its copy is whole")
+                    continue
                 if each.end == SEGMENT_HEADER_BYTES and len(frames) > 1:
                     # The record right after it was written with it, in one sector: so this is not an unfinished write.
                     self._damage(segment, 0, "the header of the segment is damaged; its records are whole")

@@ -96,6 +96,9 @@ class LogWriter:
         self._capacity = settings.segment_bytes
         # The last segment of an earlier process, which may not be on disk: force it before anything is written.
         self._inherited: int | None = None
+        # Only the next checkpoint tells that what was cut off does not count: should it be damaged, the records before
+        # it are read again, and later ones say that all of that was on disk. So a copy follows it.
+        self._copies_checkpoint = False
         # Damaged segments that are not preserved yet.
         self._damaged: set[int] = set()
         self._synced = 0
@@ -111,13 +114,17 @@ class LogWriter:
         self._last = 0
         self.syncs = self.commits = self.failures = self.written_bytes = 0
 
-    def resume(self, segments: dict[int, int], tail: int, number: int) -> None:
-        """Continue after what an earlier process left; a `tail` is forced to disk before anything of it is safe."""
+    def resume(self, segments: dict[int, int], tail: int, number: int, was_cut: bool = False) -> None:
+        """Continue after what an earlier process left; a `tail` is forced to disk before anything of it is safe.
+
+        With `was_cut`, whole records of an unconfirmed write are left in it, which must not count again.
+        """
         self.segments = dict(segments)
         self._next_segment = 1 + max(segments, default=0)
         self._inherited = tail if tail in segments else None
         self.number = number
         self.written = number - 1
+        self._copies_checkpoint = was_cut
 
     def preserve(self, segment: int) -> None:
         """Keep the bytes of a damaged segment for people before it is removed."""
@@ -240,7 +247,8 @@ class LogWriter:
         self._steps.append(Create(segment))
         payload = self._checkpoint(self._last)
         self._put(segment_header(segment))
-        self._put(frame(segment, Kind.CHECKPOINT, self._last, self._synced, [payload]), payload)
+        for _ in range(2 if self._copies_checkpoint else 1):
+            self._put(frame(segment, Kind.CHECKPOINT, self._last, self._synced, [payload]), payload)
         self._capacity = max(self._settings.segment_bytes, _CHECKPOINT_SHARE * len(payload))
         self._begun()
 
@@ -272,6 +280,7 @@ class LogWriter:
         if commit.syncs:
             done = self._unsynced + taken
             self._synced = commit.through
+            self._copies_checkpoint = False
             self._unsynced, self._unsynced_bytes, self._unsynced_since = [], 0, None
             self.syncs += 1
         else:
