@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from postroad.broker import Broker, PublisherNumbers, Relay, make_strategy
 from postroad.broker.held_messages import HELD_MS
 from postroad.matching.encoding import encode_exact
-from postroad.messages import Batch, Draft
+from postroad.messages import Batch, Draft, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.routing import Destinations, Interest, LinkRecord
 from postroad.routing.envelopes import entering
+from postroad.tracking import ExactRecorder, Reconstruction, Verdict
 from postroad.tracking.reasons import Detour
 from tests.broker.way_recorder import WayRecorder
 
 if TYPE_CHECKING:
     from postroad.broker import Outbox, Session
+    from postroad.tracking import Findings
 
 NOW = 1_000
 
@@ -51,11 +53,46 @@ def test_messages_take_the_other_link_when_one_is_gone_and_wait_when_both_are() 
     middle.relay.link_down(3, NOW)
     assert links_of(middle.publish(3)) == []
     assert middle.relay.statistics().held_now == 3
-    assert middle.events.seen == [(str(Detour.HELD), 0, 3)]
+    assert middle.events.seen == [(str(Detour.HELD), -1, 3)]
     returned = middle.relay.link_up(3, 1, NOW + 1)
     assert links_of(returned) == [(3, 3)]
-    assert middle.events.seen[1:] == [(str(Detour.SENT_ON), 0, 3)]
+    assert middle.events.seen[1:] == [(str(Detour.SENT_ON), -1, 3)]
     assert middle.relay.statistics().held_now == 0
+
+
+def test_message_that_waits_for_two_brokers_waits_on_when_there_is_a_route_to_one_of_them() -> None:
+    """Otherwise a trace takes it for settled here, and a crash after it went on would hide where it went."""
+    recorder = ExactRecorder(1, NOW, 60_000)
+    core = Broker(1, PublisherNumbers(lambda: 1), recorder=recorder)
+    relay = Relay(core, make_strategy("drp", 1, NOW))
+    for number in (2, 3):
+        relay.link_up(number, 1, NOW)
+        relay.control(LinkRecord(number, NOW, 1, 0, ((1, 1),)), number, NOW)
+        relay.control(Interest(number, NOW, 1, encode_exact([(">", ())])), number, NOW)
+    relay.link_down(3, NOW)
+    outbox = core.receive(Batch.build([Draft("t", {}, (), b"body")]), core.attached("publisher"), NOW)
+    (sending,) = outbox.parcels
+    assert (sending.link, sending.destinations.numbers(0)) == (2, [2])
+    relay.sent(sending, 1, 1, NOW)
+    message = sending.batch.message(0).id
+    # The link gives it back: now it waits for both, since different times.
+    relay.link_down(2, NOW + 1)
+    assert links_of(relay.returned(sending.batch, sending.destinations, NOW + 1, link=2)) == []
+    assert links_of(relay.link_up(3, 1, NOW + 2)) == [(3, 1)]
+    assert relay.statistics().held_now == 1
+    found = recorder.findings(message, NOW + 2)
+    assert found.waits
+    assert _verdict(found) is not Verdict.MATCHED_NOBODY
+    assert links_of(relay.link_up(2, 1, NOW + 3)) == [(2, 1)]
+    assert relay.statistics().held_now == 0
+    assert not recorder.findings(message, NOW + 3).waits
+
+
+def _verdict(found: Findings) -> Verdict:
+    """With the broker's record alone, all of it."""
+    question = Reconstruction(MessageId(1, 1, NOW, 0))
+    question.tell(1, found._replace(gaps=(), ends=()))
+    return question.journey().verdict
 
 
 def test_messages_without_a_route_are_given_up_and_recorded() -> None:

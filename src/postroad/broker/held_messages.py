@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.broker.queues import copied_out
+from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
     from postroad.broker.consignments import Consignment
@@ -34,12 +35,15 @@ class HeldRows(NamedTuple):
         destinations: of each row.
         until: when they are given up, in ms.
         consignment: the one they arrived in, under custody; it is held while they wait.
+        wait: the number of this wait, below 0. A message can wait more than once at a time, as when a link gives it
+            back while it waits for another broker: the record tells the ends of these waits apart.
     """
 
     batch: Batch
     destinations: Destinations
     until: int
     consignment: Consignment | None
+    wait: int
 
 
 class HeldMessages:
@@ -58,12 +62,21 @@ class HeldMessages:
         self._core = core
         self._rows: deque[HeldRows] = deque()
         self.messages = self.bytes = self.unreachable = 0
+        self._waits = 0
 
-    def add(self, batch: Batch, parcel: Parcel, until: int, consignment: Consignment | None, now: int) -> None:
-        """Let the rows of a parcel wait; beyond the limits the oldest are given up."""
+    def add(
+        self, batch: Batch, parcel: Parcel, until: int, consignment: Consignment | None, now: int, wait: int = 0
+    ) -> None:
+        """Let the rows of a parcel wait; beyond the limits the oldest are given up.
+
+        Without the number of an earlier `wait` one begins, which is recorded.
+        """
+        if not wait:
+            wait = self._waits = self._waits - 1
+            self._core.recorder.dropped(batch, parcel.rows, wait, Detour.HELD, now)
         # A copy: a waiting row must not keep the whole read alive that it arrived in.
         kept = copied_out(batch, parcel.rows)
-        self._rows.append(HeldRows(kept, parcel.destinations, until, consignment))
+        self._rows.append(HeldRows(kept, parcel.destinations, until, consignment, wait))
         self.messages += len(kept)
         self.bytes += kept.buffer.nbytes
         if consignment is not None:

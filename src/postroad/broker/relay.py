@@ -300,7 +300,7 @@ class Relay:
         resume_for_link(self._core, link, outbox := Outbox())
         return outbox
 
-    def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0) -> int:
+    def _send(self, routed: Routed, outbox: Outbox, now: int, origin: _Origin, until: int = 0, wait: int = 0) -> int:
         sent = 0
         batch = routed.batch
         if now < self._unsteady_until and routed.parcels:
@@ -315,9 +315,7 @@ class Relay:
             self._exhausted += len(lost)
             self._core.recorder.dropped(routed.batch, lost, 0, "hop limit", now)
         if routed.held is not None:
-            if not until:
-                self._core.recorder.dropped(routed.batch, routed.held.rows, 0, Detour.HELD, now)
-            self._held.add(routed.batch, routed.held, until or now + self._hold_ms, origin.consignment, now)
+            self._held.add(routed.batch, routed.held, until or now + self._hold_ms, origin.consignment, now, wait)
         return sent
 
     # --- what brokers tell each other ------------------------------------------------------------------------------
@@ -448,8 +446,8 @@ class Relay:
             going = np.ones(len(routed.batch), np.bool_)
             if routed.held is not None:
                 going[routed.held.rows] = False
-            self._core.recorder.dropped(routed.batch, np.flatnonzero(going), 0, Detour.SENT_ON, now)
-            self._send(routed, outbox, now, _Origin(consignment=held.consignment), held.until)
+            self._core.recorder.dropped(routed.batch, np.flatnonzero(going), held.wait, Detour.SENT_ON, now)
+            self._send(routed, outbox, now, _Origin(consignment=held.consignment), held.until, held.wait)
             if held.consignment is not None:
                 held.consignment.release()
 

@@ -177,7 +177,7 @@ def _subscription(one: Document) -> str:
 
 
 def _drop(drop: Document, accepted: int) -> str:
-    where = f"broker {drop['link']}" if drop["link"] else "other brokers"
+    where = f"broker {drop['link']}" if drop["link"] > 0 else "other brokers"
     if drop["subscription"]:
         where = f"subscription {drop['subscription']}"
     if drop["reason"] in _DETOURS:

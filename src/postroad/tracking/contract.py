@@ -99,7 +99,7 @@ class Recorder(Protocol):
 
     @event(9)
     def dropped(self, batch: Batch, rows: Rows, link: int, reason: str, now: int) -> None:
-        """The rows were dropped on their way to other brokers; `link` is 0 if no link was the cause.
+        """The rows were dropped on their way to other brokers; `link` is 0 or less if no link was the cause.
 
         Some reasons end nothing (`tracking.reasons`): the rows went another way, or wait for one.
         """

@@ -18,8 +18,8 @@ class Detour(StrEnum):
 
     # A link gave it back, and it went another way.
     RETURNED = "returned"
-    # No route leads to one of its destinations now, or it is stored for another broker: it waits here. The link says
-    # for which broker, if it is one.
+    # It waits here: it is stored for another broker, which the link names; or no route leads to one of its destinations
+    # now, and the link is a number below 0, which its wait alone has (0 in trails of earlier versions).
     HELD = "held"
     # It waits here no longer: there was a way for it. What finds none is given up, which is recorded as such.
     SENT_ON = "sent on"
@@ -62,7 +62,8 @@ _WAITS = (
 def is_held(drops: Iterable[Drop]) -> bool:
     """Whether it waits when the record of a broker ends: a wait began, and has not ended since then.
 
-    It may wait for several brokers, and for each on its own.
+    It may wait for several brokers, and for each on its own; it has several waits without a route where a link gives it
+    back while it waits for another one. A wait that has parts of its destinations ends with the last of them.
     """
     last: dict[tuple[str, int], int] = {}
     for drop in drops:
@@ -78,7 +79,12 @@ def came_back(drops: Iterable[Drop], neighbour: int) -> bool:
 
 
 def is_back(drops: Iterable[Drop]) -> bool:
-    """Whether it came back from a consumer, or a durable subscription, and was not delivered again since then."""
+    """Whether it came back from a consumer, or a durable subscription, and was not delivered again since then.
+
+    Of several that gave it back, the first to get it again ends this for all. No certain answer is wrong for that: what
+    comes back was delivered before, so the verdict is that it was delivered, as it was, and not that all acknowledged
+    it, since the others have not.
+    """
     last = _last(drops)
     return last.get(Detour.COMES_AGAIN, -1) > last.get(Detour.DELIVERED_AGAIN, -1)
 

@@ -411,7 +411,7 @@ function showJourney(journey) {
     const inner = make("ul");
     for (const one of stop.delivered) inner.append(make("li", {}, `${subscriptionText(one)}: ${one.acknowledged ? "acknowledged" : one.refused ? "refused" : "delivered"}`));
     for (const one of stop.waiting) inner.append(make("li", {}, `${subscriptionText(one)}: waits in its queue`));
-    for (const drop of stop.dropped) inner.append(make("li", {}, `${drop.subscription ? `subscription ${drop.subscription}` : drop.link ? `broker ${drop.link}` : "other brokers"}: ${drop.reason}`));
+    for (const drop of stop.dropped) inner.append(make("li", {}, `${drop.subscription ? `subscription ${drop.subscription}` : drop.link > 0 ? `broker ${drop.link}` : "other brokers"}: ${drop.reason}`));
     if (inner.children.length) item.append(inner);
     list.append(item);
   }
