@@ -23,7 +23,7 @@ from postroad.trail.locations import StoredPath
 from postroad.trail.shipper import Shipper
 from postroad.trail.stored_trail import QUIET_MS, StoredTrail
 from tests.pipeline.small_trails import SMALL, asked, people
-from tests.pipeline.trails import copied
+from tests.pipeline.trails import as_of_the_trail, copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,7 +191,7 @@ def test_compaction_in_a_store_keeps_all_answers_and_deletes_after_the_grace_per
 
     def answers(where: Location) -> list[str]:
         run_job("trace", trace.run, TraceOptions(where, tmp_path / "traced", ids=ids))
-        return sorted(map(str, pq.read_table(tmp_path / "traced" / "trace").to_pylist()))
+        return sorted(map(str, as_of_the_trail(pq.read_table(tmp_path / "traced" / "trace").to_pylist())))
 
     expected = answers(trail)
     options = CompactOptions(place, tmp_path / "out", now=later, sample=20)

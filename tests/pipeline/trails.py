@@ -13,7 +13,7 @@ from postroad.pipeline.evidence import ASKED, COLUMNS, JOURNEY, PASSAGE, RECORD,
 from postroad.pipeline.tables import ID
 from postroad.tracking import Lists, Passages
 from postroad.trail import pin
-from postroad.trail.coverage import run_of_file
+from postroad.trail.coverage import GapReason, run_of_file
 from postroad.trail.locations import put_file, relative
 
 if TYPE_CHECKING:
@@ -72,6 +72,17 @@ def copied(trail: Path, place: Location) -> None:
     for path in sorted(trail.rglob("*")):
         if path.is_file() and path.parent != trail:
             put_file(place / relative(path, trail), memoryview(path.read_bytes()))
+
+
+def as_of_the_trail(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Verdicts of a copy as its trail would give them: a copy cannot deny what may not be shipped yet."""
+
+    def is_denied(row: dict[str, Any]) -> bool:
+        reasons = {gap["reason"] for gap in row["gaps"]}
+        return row["verdict"] == "not recorded" and reasons == {GapReason.NOT_SHIPPED.value}
+
+    denied = {"verdict": "never accepted", "certainty": 1.0, "gaps": []}
+    return [row | denied if is_denied(row) else row for row in rows]
 
 
 def some_ids(trail: Path, count: int, seed: int = 1) -> list[tuple[int, ...]]:

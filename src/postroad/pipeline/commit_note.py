@@ -17,10 +17,11 @@ import msgspec
 from postroad.pipeline.errors import PipelineError
 from postroad.trail import FileEntry, Ledger, TrailConflictError
 from postroad.trail.durable_files import make_directory, replace_file, sync_directory
+from postroad.trail.manifest_needs import needs_of
 from postroad.trail.paths import file_fault, refuse_links
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from postroad.trail import Pinned
@@ -138,30 +139,45 @@ def _refuse_strangers(note: Note) -> None:
 
 
 def _finish(root: Path, path: Path, note: Note) -> None:
+    added: dict[int, int] = {}
     for broker in note.brokers:
         journeys = [entry for entry in note.added.get(broker, ()) if entry.table == "journeys"]
-        missing = _missing(root, Ledger(root, broker).pin(), journeys)
+        state = Ledger(root, broker).pin()
+        missing = _missing(root, state, journeys)
         if missing:
-            Ledger(root, broker).append(note.at, missing)
+            added[broker] = Ledger(root, broker).append(note.at, missing).number
+        elif journeys:
+            added[broker] = _number_of(state, journeys)
     for broker in note.brokers:
-        _replace(root, broker, note)
+        _replace(root, broker, note, added)
     path.unlink()
     sync_directory(path.parent)
 
 
-def _replace(root: Path, broker: int, note: Note) -> None:
-    """Remove the old files of a broker and add the new ones; changes that are already made stay."""
+def _number_of(state: Pinned, entries: list[FileEntry]) -> int:
+    """Return the number of the last change that added some files; of what is summed up, that of the checkpoint."""
+    paths = {entry.path for entry in entries}
+    found = [change.number for change in state.changes if any(entry.path in paths for entry in change.added)]
+    return max(found) if found else state.checkpoint.number if state.checkpoint else 0
+
+
+def _replace(root: Path, broker: int, note: Note, journeys: Mapping[int, int]) -> None:
+    """Remove the old files of a broker and add the new ones; changes that are already made stay.
+
+    `journeys` are the changes that added journeys, by broker.
+    """
     ledger = Ledger(root, broker)
     for attempt in range(MAX_ATTEMPTS):
         state = ledger.pin()
         live = _live(state)
-        gone = [entry.path for entry in note.removed.get(broker, ()) if entry.path in live]
+        going = [entry for entry in note.removed.get(broker, ()) if entry.path in live]
         others = [entry for entry in note.added.get(broker, ()) if entry.table != "journeys"]
         missing = _missing(root, state, others)
-        if not gone and not missing:
+        if not going and not missing:
             break
         try:
-            ledger.replace(note.at, gone, missing)
+            rests_on = needs_of(broker, going, journeys)
+            ledger.replace(note.at, [entry.path for entry in going], missing, needs=rests_on)
             break
         except TrailConflictError:
             if attempt == MAX_ATTEMPTS - 1:

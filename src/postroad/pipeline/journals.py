@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from postroad.pipeline.sources import Damage
+from postroad.pipeline.sources import Damage, with_unmet
 from postroad.tracking import ExactRecorder
 from postroad.trail import (
     DEFAULT_SKEW_MS,
@@ -24,13 +24,12 @@ from postroad.trail import (
     TrailFile,
     TrailWriter,
     gaps_within,
-    journal_folder,
     pin_fitting,
     read_segments,
     remainders,
 )
 from postroad.trail.coverage import FOREVER, GIVEN_UP, GapReason, joined
-from postroad.trail.journal import SegmentEntries
+from postroad.trail.journal import SegmentEntries, has_at_most
 
 if TYPE_CHECKING:
     from postroad.pipeline.sources import Sources
@@ -59,7 +58,7 @@ def with_journals(sources: Sources, spots: Spots | None) -> Sources:
         return sources
     pins, told = dict(sources.pins), defaultdict(list, {name: [rows] for name, rows in sources.told.items()})
     for broker, pinned in sources.pins.items():
-        if not _is_small(sources.root, broker) or not _is_open(pinned, spots):
+        if not has_at_most(sources.root, broker, MAX_JOURNAL_BYTES) or not _is_open(pinned, spots):
             continue
         warnings: list[str] = []
         # Read the journal before pinning the manifest again: what a live broker truncates meanwhile is then in the
@@ -77,22 +76,14 @@ def with_journals(sources: Sources, spots: Spots | None) -> Sources:
         pins[broker] = fresh._replace(runs=runs, holes=holes)
     if not told and pins == sources.pins:
         return sources
+    # A manifest that was pinned again may rest on what was compacted since.
+    pins = with_unmet(pins)
     return replace(sources, pins=pins, told={name: pa.concat_tables(parts) for name, parts in told.items()}, _found={})
 
 
 def _segments(sources: Sources, broker: int, warnings: list[str]) -> list[SegmentEntries]:
     assert isinstance(sources.root, Path)
     return list(read_segments(sources.root, broker, warnings))
-
-
-def _is_small(root: Path, broker: int) -> bool:
-    """Return whether there is a journal that is small enough to read for a question."""
-    try:
-        sizes = [path.stat().st_size for path in journal_folder(root, broker).iterdir()]
-    except OSError:
-        # There is none; or its broker is alive and truncates what it has written.
-        return False
-    return 0 < sum(sizes) <= MAX_JOURNAL_BYTES
 
 
 def _is_open(pinned: Pinned, spots: Spots | None) -> bool:

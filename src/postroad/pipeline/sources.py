@@ -34,6 +34,7 @@ from postroad.trail import (
 )
 from postroad.trail.coverage import UNREAD
 from postroad.trail.locations import location
+from postroad.trail.manifest_needs import is_met, unmet
 from postroad.trail.read_ahead import asked_together
 
 if TYPE_CHECKING:
@@ -408,7 +409,7 @@ def open_sources(
         raise EmptyRangeError(f"nothing lies between {moment(since)} and {moment(until)}; give --since before --until")
     reads, pinned_ms = Reads(), int(time.time() * 1_000)
     found = asked_together(root, numbers, lambda one, counts: pin_fitting(root, one, counts), reads)
-    pins = dict(zip(numbers, found, strict=True))
+    pins = _consistent(root, dict(zip(numbers, found, strict=True)), reads)
     times = since or 0, until or FOREVER
     sources = Sources(root, dict(sorted(pins.items())), *times, skip_damaged, reads=reads, pinned_ms=pinned_ms)
     for pinned in sources.pins.values():
@@ -418,6 +419,23 @@ def open_sources(
             path, _, problem = warning.partition(": ")
             sources.leave_out(Damage(path, problem, pinned.broker, 0, 0))
     return sources
+
+
+def _consistent(root: Location, pins: dict[int, Pinned], reads: Reads) -> dict[int, Pinned]:
+    """Return pins of which none rests on what another one lacks, or with holes where that is so.
+
+    One manifest is pinned after the other: a compaction may have changed them in between.
+    """
+    needs = [need for pinned in pins.values() for need in pinned.needs]
+    for number in {need.broker for need in needs if need.broker in pins and not is_met(need, pins[need.broker])}:
+        pins[number] = pin_fitting(root, number, reads)
+    return with_unmet(pins)
+
+
+def with_unmet(pins: Mapping[int, Pinned]) -> dict[int, Pinned]:
+    """Return pins with holes where one rests on what another one lacks."""
+    lacking = {broker: unmet(pinned, pins) for broker, pinned in pins.items()}
+    return {broker: one._replace(holes=(*one.holes, *lacking[broker])) for broker, one in pins.items()}
 
 
 def _problem(root: Location, source: SourceFile) -> str:

@@ -35,7 +35,15 @@ from postroad.trail.paths import refuse_links
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Journal", "JournalStatistics", "SegmentEntries", "journal_folder", "read_segments", "replay"]
+__all__ = [
+    "Journal",
+    "JournalStatistics",
+    "SegmentEntries",
+    "has_at_most",
+    "journal_folder",
+    "read_segments",
+    "replay",
+]
 
 MAGIC = b"PRjrnl01"
 ENDING = ".journal"
@@ -69,6 +77,14 @@ class _Segment(NamedTuple):
 def journal_folder(root: str | Path, broker: int) -> Path:
     """Where the journal of a broker is."""
     return Path(root) / "journal" / f"broker={broker}"
+
+
+def has_at_most(root: Path, broker: int, size: int) -> bool:
+    """Whether there is a journal of a broker of at most so many bytes; no, while one that runs deletes from it."""
+    try:
+        return sum(path.stat().st_size for path in journal_folder(root, broker).iterdir()) <= size
+    except OSError:
+        return False
 
 
 class Journal:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.trail.files import FileEntry
+    from postroad.trail.manifest import Need
 
 __all__ = ["CHECKPOINT_EVERY", "Ledger", "refuse_other_version"]
 
@@ -171,15 +172,22 @@ class Ledger:
         return change.run
 
     def replace(
-        self, at: int, removed: Iterable[str], added: Iterable[FileEntry] = (), retained_since: int = 0
+        self,
+        at: int,
+        removed: Iterable[str],
+        added: Iterable[FileEntry] = (),
+        retained_since: int = 0,
+        needs: Iterable[Need] = (),
     ) -> Change:
         """Take files out, and put others in, in one step: for compaction and retention.
+
+        What goes may rest on what other manifests have got before.
 
         Raises:
             TrailConflictError: a file to take out does not count any more.
             TrailWriteError: the disk does not take it; nothing changed.
         """
-        paths, files = sorted(set(removed)), tuple(added)
+        paths, files, rests_on = sorted(set(removed)), tuple(added), tuple(needs)
 
         def make(number: int) -> Change:
             live = {entry.path: entry for entry in self.pin().all_entries()[0]}
@@ -187,7 +195,7 @@ class Ledger:
             if missing:
                 raise TrailConflictError(f"{missing[0]} is not in the manifest any more; start again from the latest")
             removals = tuple(Removal(path, days_of(live[path])) for path in paths)
-            return Change(number, at, added=files, removed=removals, retained_since=retained_since)
+            return Change(number, at, added=files, removed=removals, retained_since=retained_since, needs=rests_on)
 
         return self._commit(make)
 
@@ -261,6 +269,7 @@ class Ledger:
             parts=tuple(parts[day] for day in sorted(parts)),
             doomed=self._doomed(state),
             previous=self._checksum(state.number),
+            needs=state.needs,
         )
         # Another process that made a checkpoint of this number made it from the same changes.
         path = self.folder / checkpoint_name(state.number)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -31,6 +32,7 @@ __all__ = [
     "changed_ms",
     "file_uri",
     "forget_stores",
+    "is_there",
     "location",
     "put_file",
     "relative",
@@ -337,6 +339,21 @@ def put_file(place: Location, data: memoryview, before_each: Callable[[int], Non
     else:
         before_each(len(data))
         replace_file(place, data)
+
+
+def is_there(place: Location, size: int, crc: int, waits: Callable[[int], None]) -> bool:
+    """Whether a file is there with these bytes, by their CRC-32; `waits` is called with the size of each portion."""
+    found = 0
+    try:
+        if size_of(place) != size:
+            return False
+        with place.open("rb") as file:
+            while data := file.read(PORTION_BYTES):
+                waits(len(data))
+                found = zlib.crc32(data, found)
+    except FileNotFoundError:
+        return False
+    return found == crc
 
 
 def remove_file(place: Location) -> None:

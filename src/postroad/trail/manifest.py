@@ -23,7 +23,7 @@ from postroad.trail.locations import StoredPath, store_away
 from postroad.trail.paths import file_fault, part_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from postroad.trail.locations import Location
@@ -34,6 +34,7 @@ __all__ = [
     "Change",
     "Checkpoint",
     "Doomed",
+    "Need",
     "Part",
     "Removal",
     "change_name",
@@ -61,6 +62,32 @@ class Removal(msgspec.Struct, array_like=True, frozen=True):
     days: tuple[int, ...]
 
 
+class Need(msgspec.Struct, array_like=True, frozen=True, order=True):
+    """What a change rests on in another manifest (`manifest_needs.py`).
+
+    Attributes:
+        broker: whose manifest.
+        number: of the change there.
+        since: the id times of what was taken out: from,
+        until: to.
+    """
+
+    broker: int
+    number: int
+    since: int
+    until: int
+
+    @staticmethod
+    def joined(needs: Iterable[Need]) -> tuple[Need, ...]:
+        """One for each broker: the latest number, and all times."""
+        found: dict[int, Need] = {}
+        for need in needs:
+            known = found.get(need.broker, need)
+            since, until = min(known.since, need.since), max(known.until, need.until)
+            found[need.broker] = Need(need.broker, max(known.number, need.number), since, until)
+        return tuple(sorted(found.values()))
+
+
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one commit changed.
 
@@ -77,6 +104,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
             0 if none were.
         reached: this change, or one before it, may have something that was observed after `run.through`, up to this
             time: of filters that were full while older ones were still open. 0 if none has.
+        needs: what its removals rest on in the manifests of other brokers.
     """
 
     number: int
@@ -89,6 +117,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     previous: int = 0
     lost: int = 0
     reached: int = 0
+    needs: tuple[Need, ...] = ()
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -119,7 +148,10 @@ class Doomed(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The sum of all changes up to a number; `previous` is the CRC-32 of the file of the last of them."""
+    """The sum of all changes up to a number; `previous` is the CRC-32 of the file of the last of them.
+
+    `needs` are those of all of them, one for each broker.
+    """
 
     number: int
     at: int
@@ -129,6 +161,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     parts: tuple[Part, ...] = ()
     doomed: tuple[Doomed, ...] = ()
     previous: int = 0
+    needs: tuple[Need, ...] = ()
 
 
 Kind = TypeVar("Kind", Change, Checkpoint)

@@ -36,13 +36,14 @@ from postroad.trail.file_reader import Reads, TrailFile
 from postroad.trail.files import origins_of
 from postroad.trail.filter_rows import ask_filters, matching_filters
 from postroad.trail.id_rows import group_times, id_rows
-from postroad.trail.journal import SegmentEntries, journal_folder, read_segments
+from postroad.trail.journal import SegmentEntries, has_at_most, read_segments
 from postroad.trail.journal_remainder import Remainder, remainders
 from postroad.trail.locations import Location, location, store_away
 from postroad.trail.manifest import manifest_brokers
 from postroad.trail.manifest_fit import pin_fitting
+from postroad.trail.manifest_needs import gap_of, is_met
 from postroad.trail.schemas import table_named
-from postroad.trail.standing_rows import STANDING, standing_holes
+from postroad.trail.standing_rows import STANDING, standing_holes, subscription_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -167,6 +168,7 @@ class Trail:
     ) -> Findings:
         """What the files say, with some runs that go further than the manifest says, and what a journal adds."""
         evidence, pinned = Evidence(broker, identity), self.pinned(broker)
+        evidence.gaps += self._unmet(pinned, identity)
         for row, run in self._rows("passages", broker, identity, evidence):
             evidence.passage(row, run)
         for row, _ in self._rows("journeys", identity.broker, identity, evidence):
@@ -187,6 +189,17 @@ class Trail:
         holes = [*pinned.holes, *(hole for part in parts for hole in part.holes)]
         return evidence.findings(runs, holes, window, pinned.retained_since, tuple(sorted(neighbours)))
 
+    def _unmet(self, pinned: Pinned, identity: MessageId) -> list[Gap]:
+        """What is missing of a broker's record because journeys at the origin stand for it, and are not here.
+
+        The origin may have been pinned before a compaction that the other one knows of: then it is pinned again.
+        """
+        origin, time = identity.broker, identity.time
+        needs = [need for need in pinned.needs if need.broker == origin and need.since <= time <= need.until]
+        if not all(is_met(need, self.pinned(origin)) for need in needs):
+            self._pinned[origin] = pin_fitting(self.root, origin, self.reads)
+        return [gap_of(need) for need in needs if not is_met(need, self._pinned[origin])]
+
     def _remainders(self, broker: int) -> tuple[Remainder, ...]:
         """What the journal of a broker has beyond its files; read once.
 
@@ -198,8 +211,9 @@ class Trail:
                 # A journal stays with its broker.
                 return ()
             warnings: list[str] = []
+            is_small = partial(has_at_most, self.root, broker, MAX_JOURNAL_BYTES)
             segments = read_segments(self.root, broker, warnings)
-            told = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in segments if self._is_small(broker)]
+            told = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in segments if is_small()]
             parts: tuple[Remainder, ...] = ()
             if told:
                 pinned = self._pinned[broker] = pin_fitting(self.root, broker, self.reads)
@@ -207,16 +221,6 @@ class Trail:
                 parts = tuple(remainders(told, pinned.runs, pinned.holes, fresh, warnings))
             self._journals[broker] = parts
         return self._journals[broker]
-
-    def _is_small(self, broker: int) -> bool:
-        """Whether a journal can be read for one question. What it has is written to the trail at the next start."""
-        try:
-            assert isinstance(self.root, Path)
-            sizes = (path.stat().st_size for path in journal_folder(self.root, broker).iterdir())
-            return sum(sizes) <= MAX_JOURNAL_BYTES
-        except OSError:
-            # A running broker deletes from its journal what it has written to the trail.
-            return False
 
     def _rows(
         self, table: str, broker: int, identity: MessageId, evidence: Evidence
@@ -424,13 +428,13 @@ class Trail:
         if not missing:
             return ()
         rows = self._since_standing("subscriptions", broker, since, until, names, None, ("subscription", missing))
-        found = {row["subscription"]: _subscription(row) for row in rows if row["begins"]}
+        found = {row["subscription"]: subscription_in(row) for row in rows if row["begins"]}
         # Those of another run, or whose beginning could not be read then.
         for number in missing - found.keys():
             entries = self.pinned(broker).numbered("subscriptions", number, self.reads)
             for row in self._all_rows(entries, broker, names, only=("subscription", {number})):
                 if row["begins"]:
-                    found[number] = _subscription(row)
+                    found[number] = subscription_in(row)
                     break
         return tuple(found[number] for number in sorted(found))
 
@@ -493,7 +497,3 @@ class Trail:
         except TrailDamageError as error:
             self._damaged(error, (0, 0))
         return sorted(told - set(self.brokers()))
-
-
-def _subscription(row: dict[str, Any]) -> NamedSubscription:
-    return NamedSubscription(row["subscription"], row["principal"], row["topic"], row["selector"])

@@ -23,8 +23,9 @@ from postroad.trail.errors import TrailDamageError, TrailError
 from postroad.trail.expected_brokers import noted_brokers, noted_name
 from postroad.trail.file_reader import Reads
 from postroad.trail.ledger import Ledger
-from postroad.trail.locations import PORTION_BYTES, StoredPath, put_file, remove_file, size_of, store_away
+from postroad.trail.locations import StoredPath, is_there, put_file, remove_file, size_of, store_away
 from postroad.trail.manifest import Change, Checkpoint, change_name, checkpoint_name, decoded, manifest_folder, numbers
+from postroad.trail.manifest_needs import waits_for_others
 from postroad.trail.paths import delete_below, refuse_links
 from postroad.trail.retention import DEFAULT_GRACE_MS
 from postroad.trail.ship_book import PutFile, ShipBook, ShipStatistics
@@ -122,8 +123,8 @@ class Shipper:
         book = self._opened()
         self._claim(book)
         for kind, name in self._manifests():
-            if self._name(name) not in book.put:
-                self._ship_manifest(book, kind, name, now)
+            if self._name(name) not in book.put and not self._ship_manifest(book, kind, name, now):
+                break
         self._ship_noted(book)
         if not self._resumed:
             self._resume(book, now)
@@ -215,17 +216,20 @@ class Shipper:
     def _name(self, name: str) -> str:
         return f"manifests/broker={self._broker}/{name}"
 
-    def _ship_manifest(self, book: ShipBook, kind: type[Change] | type[Checkpoint], name: str, now: int) -> None:
+    def _ship_manifest(self, book: ShipBook, kind: type[Change] | type[Checkpoint], name: str, now: int) -> bool:
+        """Ship a manifest with what it names; returns whether later ones may follow, or wait for other brokers."""
         path = self._folder / name
         try:
             data = path.read_bytes()
             manifest = _decoded(data, kind, path, self._broker)
         except FileNotFoundError:
-            return  # summed up in the meantime
+            return True  # summed up in the meantime
         except TrailDamageError:
             # Without it the manifest there lacks it, and says so, as this one does.
             self._unread.add(name)
-            return
+            return True
+        if isinstance(manifest, Change) and self._asked(lambda: waits_for_others(self._to, manifest, now)):
+            return False
         refuse_changed(self._to, self._asked(lambda: shipped_to(self._to, self._broker)), self._owner)
         self._refuse_another(kind, name, data)
         if isinstance(manifest, Change):
@@ -239,10 +243,11 @@ class Shipper:
             self._put(book, self._name(name), data, -1)
             gone = [one.path for one in manifest.doomed]
         else:
-            return
+            return True
         # Readers there may have pinned the manifest before until now, whenever the files were taken out here.
         for one in gone:
             book.dooms(one, now)
+        return True
 
     def _refuse_another(self, kind: type[Change] | type[Checkpoint], name: str, data: bytes) -> None:
         """Refuse to write over a manifest of this number that says something else.
@@ -369,21 +374,7 @@ class Shipper:
     def _is_whole(self, path: str, put: PutFile) -> bool:
         """Whether a file is in the store as it is here, byte for byte."""
         place = self._to / path
-
-        def found() -> bool:
-            try:
-                if size_of(place) != put.size:
-                    return False
-                crc = 0
-                with place.open("rb") as file:
-                    while data := file.read(PORTION_BYTES):
-                        self._waits(len(data))
-                        crc = zlib.crc32(data, crc)
-            except FileNotFoundError:
-                return False
-            return crc == put.crc
-
-        return bool(self._asked(found))
+        return self._asked(lambda: is_there(place, put.size, put.crc, self._waits))
 
     def _waits(self, size: int) -> None:
         if self._rate:

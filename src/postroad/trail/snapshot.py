@@ -18,7 +18,7 @@ from postroad.trail.errors import TrailDamageError, TrailVersionError
 from postroad.trail.file_reader import Reads, VerifiedFile
 from postroad.trail.files import FileEntry, origins_of
 from postroad.trail.locations import relative
-from postroad.trail.manifest import Change, Checkpoint, Part, manifest_folder, numbers
+from postroad.trail.manifest import Change, Checkpoint, Need, Part, manifest_folder, numbers
 from postroad.trail.manifest_chain import Chain
 from postroad.trail.paths import refuse_links
 
@@ -62,6 +62,12 @@ class Pinned(NamedTuple):
     warnings: list[str]
     other_version: bool
     opened: dict[str, VerifiedFile]
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What the manifest rests on in those of other brokers, one for each."""
+        summed_up = self.checkpoint.needs if self.checkpoint else ()
+        return Need.joined([*summed_up, *(need for change in self.changes for need in change.needs)])
 
     def removed(self) -> set[str]:
         """Files that the checkpoint still names and a later change took out."""

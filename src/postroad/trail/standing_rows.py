@@ -7,11 +7,11 @@ one that was given up. Where a commit is lost otherwise, it is not known what st
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroad.tracking import LinkChanges, SubscriptionChanges
+from postroad.tracking import LinkChanges, NamedSubscription, SubscriptionChanges
 from postroad.trail.columns import DAY_MS
 from postroad.trail.coverage import GapReason, Hole
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from postroad.tracking import Segment
     from postroad.trail.coverage import Run
 
-__all__ = ["STANDING", "Standing", "standing_holes"]
+__all__ = ["STANDING", "Standing", "standing_holes", "subscription_in"]
 
 # `SubscriptionChanges.begins` and `LinkChanges.up`: it began earlier and continues.
 STANDING = 2
@@ -129,3 +129,8 @@ def standing_holes(runs: Iterable[Run], holes: Iterable[Hole], repeated: Collect
         until = min([(hole.until // DAY_MS + 1) * DAY_MS, *ends])
         found.append(Hole(hole.since, max(hole.until, until), hole.reason))
     return found
+
+
+def subscription_in(row: dict[str, Any]) -> NamedSubscription:
+    """Whose a subscription is, by a row of `subscriptions`."""
+    return NamedSubscription(row["subscription"], row["principal"], row["topic"], row["selector"])

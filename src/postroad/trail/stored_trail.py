@@ -93,7 +93,7 @@ class StoredTrail:
             return 0
         self._take_over()
         shippers = [Shipper(self._directory, broker, self._place) for broker in self._brokers]
-        # Journeys of one broker stand for passages of others, which go only when all journeys are there.
+        # Journeys of one broker stand for passages of others, which go only when all journeys are there: so none waits.
         for shipper in shippers:
             shipper.ship_additions(self._now)
         for shipper in shippers:
