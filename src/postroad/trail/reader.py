@@ -282,7 +282,7 @@ class Trail:
     def _standing_gaps(self, broker: int, since: int, until: int) -> list[Gap]:
         """Where filters cannot be asked about everybody, because a hole may hide who was there."""
         pinned = self.pinned(broker)
-        if not pinned.holes:
+        if not any(hole.since < until for hole in pinned.holes):
             return []
         repeated: set[int] = set()
         for table, kind in (("subscriptions", "begins"), ("links", "up")):
