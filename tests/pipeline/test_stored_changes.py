@@ -22,6 +22,7 @@ from postroad.trail.ledger import Ledger
 from postroad.trail.locations import StoredPath
 from postroad.trail.shipper import Shipper
 from postroad.trail.stored_trail import QUIET_MS, StoredTrail
+from tests.pipeline.compactions import rows_of
 from tests.pipeline.small_trails import SMALL, asked, people
 from tests.pipeline.trails import as_of_the_trail, copied
 
@@ -207,3 +208,16 @@ def test_compaction_in_a_store_keeps_all_answers_and_deletes_after_the_grace_per
     assert run_job("compact", compact.run, again, spark=spark).summary["files_deleted"] == len(old - new)
     assert not any((place / path).exists() for path in old - new)
     assert answers(place) == expected
+
+
+def test_compaction_in_a_store_leaves_the_passages_of_which_it_makes_no_journeys(
+    spark: SparkSession, store: Store, tmp_path: Path, small: Path, later: int
+) -> None:
+    place = store.place("troubled-there")
+    copied(small, place)
+    options = CompactOptions(place, tmp_path / "out", now=later, sample=20)
+    summary = run_job("compact", compact.run, options, spark=spark).summary
+    assert summary["journeys"] > 0
+    assert summary["passages_left"] > 0
+    assert summary["passages_joined"] + summary["passages_left"] >= rows_of(small, "passages")
+    assert sum(len(words(place, broker, "passages", "time")) for broker in open_sources(place).pins) > 0

@@ -149,7 +149,6 @@ INNER: dict[str, set[str]] = {
     },
     "trail": {
         "access",
-        "backlog",
         "coverage",
         "durable_files",
         "evidence",

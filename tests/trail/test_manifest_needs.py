@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -50,7 +50,13 @@ def pack(*numbers: int) -> bytes:
 
 def journey_file(root: Path, message: MessageId) -> FileEntry:
     broker, there = message.broker, 3 - message.broker
-    row = {"origin": broker, "time": message.time, "publisher": message.publisher, "counter": 0, "complete": 1}
+    row: dict[str, Any] = {
+        "origin": broker,
+        "time": message.time,
+        "publisher": message.publisher,
+        "counter": 0,
+        "complete": 1,
+    }
     row |= {"path": pack(broker, there), "delivered": pack(there, 5), "acknowledged": None, "refused": None}
     rows = pa.Table.from_pylist([row], schema=SCHEMAS["journeys"])
     return write_file(root, "journeys", broker, NOON // DAY_MS, f"compacted-{broker}", rows)

@@ -96,8 +96,7 @@ class Log:
             self._resume(recovered)
 
     def _resume(self, recovered: Recovered) -> None:
-        tail = 0 if recovered.is_forced else recovered.tail
-        self._writer.resume(recovered.segments, tail, recovered.next_number, recovered.cut_bytes > 0)
+        self._writer.resume(recovered.segments, recovered.unforced, recovered.next_number, recovered.cut_bytes > 0)
         for segment in recovered.preserved:
             self._writer.preserve(segment)
         self._damaged, self._lost_rows = recovered.damaged, recovered.lost_rows

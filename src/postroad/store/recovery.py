@@ -118,6 +118,11 @@ class Recovered(NamedTuple):
     preserved: tuple[int, ...] = ()
     is_forced: bool = False
 
+    @property
+    def unforced(self) -> int:
+        """The segment that has to be forced to disk before anything of it is safe; 0 for none."""
+        return 0 if self.is_forced else self.tail
+
 
 class _Cursor:
     """A cursor while records are read. Rows that were settled once never return, whatever the order of reading."""

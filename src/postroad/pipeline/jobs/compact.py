@@ -31,6 +31,7 @@ from postroad.trail import (
     DEFAULT_GRACE_MS,
     DEFAULT_SKEW_MS,
     DEFAULT_TOLERANCE_MS,
+    SCHEMAS,
     earlier_places,
     expire,
     gaps_within,
@@ -308,6 +309,14 @@ def _result_schema() -> Any:
     return StructType([*own, *(StructField(name, passages[name]) for name in LEFT)])
 
 
+def _left_schema() -> Any:
+    """Return the columns of passages that are left."""
+    import pyarrow as pa
+
+    fields = [SCHEMAS["passages"].field(name).with_nullable(True) for name in LEFT if name != "broker"]
+    return pa.schema([("broker", pa.int64()), *fields])
+
+
 def _joiner(context: Context, root: Path, name: str, width: int, tally: Tally) -> Any:
     """Return the function that joins and writes journeys; it returns their entries and the passages that are left."""
 
@@ -318,7 +327,7 @@ def _joiner(context: Context, root: Path, name: str, width: int, tally: Tally) -
         task = TaskContext.get()
         maker = FileMaker(root, "journeys", f"{name}-j{task.partitionId() if task else 0}")
         held: list[Any] = []
-        schema = None
+        schema = _left_schema()
 
         def flushed() -> Iterator[Any]:
             if held:
@@ -332,7 +341,8 @@ def _joiner(context: Context, root: Path, name: str, width: int, tally: Tally) -
         last = None
         for rows in whole_ids(batches):
             journeys, left = joined(context, rows)
-            schema = left.schema
+            # Of rows that workers read, Spark says that some columns are never null: all batches must say the same.
+            left = left.cast(schema)
             tally.add(journeys.num_rows + _entered(left))
             for spot, part in _by_bin(journeys, width):
                 if spot != last:
