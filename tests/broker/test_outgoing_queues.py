@@ -38,6 +38,7 @@ def test_home_whose_store_is_full_takes_nothing_and_all_of_it_waits_where_it_was
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 8_000)
+    monkeypatch.setattr("postroad.broker.stored_queues.PUT_RESERVE_BYTES", 4_000)
     network = QueueNetwork(count=2, store=StoreSettings(max_bytes=60_000, segment_bytes=4_096))
     while not network.send(1, size=1_000).unstorable:
         network.commit(1)

@@ -185,13 +185,13 @@ class Receptions:
         if len(fresh) and (reason := self._overdue(reception, source, len(fresh), size)):
             return reason
         if len(fresh) and is_durable:
-            if reason := _unmatched_reason(reception, size) or self._stored.refusal_of(batch, fresh):
+            if reason := _unmatched_reason(reception, size) or self._stored.put_refusal(batch, fresh):
                 return reason
         elif len(fresh):
             try:
                 check_topic(item.queue)
                 queue = queues.named(item.queue, item.principal, now)
-                if reason := self._refusal(queue):
+                if reason := self._refusal(queue, batch, fresh):
                     return reason
                 position = self._append(reception, queue, batch, fresh, source, now)
                 put.places = self._log.last_places(reception.cursor)
@@ -220,13 +220,13 @@ class Receptions:
     def has_unmatched(self) -> bool:
         """Return whether `match` has something to do."""
         return any(
-            each.unmatched and not self._stored.refusal_of(each.unmatched[0].batch) for each in self._of.values()
+            each.unmatched and not self._stored.put_refusal(each.unmatched[0].batch) for each in self._of.values()
         )
 
     def match(self, outbox: Outbox, now: int) -> None:
         """Match one turn's worth of each broker's puts for durable subscriptions."""
         for source, reception in self._of.items():
-            if reception.unmatched and not self._stored.refusal_of(reception.unmatched[0].batch):
+            if reception.unmatched and not self._stored.put_refusal(reception.unmatched[0].batch):
                 self._match(source, reception, outbox, now)
 
     def _match(self, source: int, reception: Reception, outbox: Outbox, now: int) -> None:
@@ -294,10 +294,10 @@ class Receptions:
     def _most_bytes(self) -> int:
         return min(MAX_REMEMBERED_BYTES, self._log.settings.subscription_bytes)
 
-    def _refusal(self, queue: NamedQueue) -> str:
-        if refusal := self._stored.refusal:
+    def _refusal(self, queue: NamedQueue, batch: Batch, rows: Rows) -> str:
+        if refusal := self._stored.put_refusal(batch, rows):
             return refusal
-        if self._log.settings.at_limit != "drop-oldest" and self._stored.is_full(queue.holder):
+        if self._log.settings.at_limit != "drop-oldest" and self._stored.is_over(queue.holder):
             return f"the queue {queue.name!r} is full ({queue.cursor.bytes:,} bytes)"
         return ""
 

@@ -167,7 +167,7 @@ class Residents:
         found: list[int] = np.unique(slots).tolist()
         for slot in found:
             subscription = self._by_slot[slot]
-            if subscription is not None and subscription.durable is not None and stored.is_full(subscription):
+            if subscription is not None and subscription.durable is not None and stored.is_over(subscription):
                 return subscription
         return None
 

@@ -35,6 +35,9 @@ STORE_FULL = "store full"
 
 # Space that the store keeps free for acknowledgements and for publishers that are about to be paused.
 RESERVE_BYTES = 32 * 1024 * 1024
+# Of that, what puts of other brokers leave. They may use more of it than publishers here, or brokers whose stores are
+# full of messages for each other would wait for each other for ever: taking a put is what makes room at the other end.
+PUT_RESERVE_BYTES = RESERVE_BYTES // 4
 # Rows that are discarded are read first, for the record; this many in one turn.
 DISCARDED_PER_TURN = 20_000
 # A reason in the record: a subscription ended while the store had no room for its rows.
@@ -272,6 +275,10 @@ class StoredQueues:
     def refusal(self) -> str:
         """Return why nothing more should be stored; empty while all is well."""
         return self.log.trouble or self.shortage or self.log.lack(RESERVE_BYTES // 2)
+
+    def put_refusal(self, batch: Batch, rows: NDArray[np.int64] | None = None) -> str:
+        """Return why rows that another broker puts here, all by default, cannot be stored now; empty if they can."""
+        return self.log.trouble or self.shortage or self.log.lack(PUT_RESERVE_BYTES + stored_bytes(batch, rows))
 
     def refusal_of(self, batch: Batch, rows: NDArray[np.int64] | None = None) -> str:
         """Return why rows of a batch, all by default, cannot be stored now; empty if they can."""
