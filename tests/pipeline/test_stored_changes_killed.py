@@ -79,10 +79,6 @@ def puts_manifest(request: Request) -> bool:
     return request.method == "PUT" and "/manifests/" in request.path and request.path.endswith(".json")
 
 
-def reads_passages(request: Request) -> bool:
-    return request.method == "GET" and "/passages/" in request.path
-
-
 def deletes(request: Request) -> bool:
     return request.method == "DELETE"
 
@@ -102,6 +98,8 @@ def named(place: Location, table: str) -> set[str]:
     return found
 
 
+# Spark starts twice, on a machine that may have much else to do.
+@pytest.mark.timeout(2 * SECONDS)
 def test_compaction_that_is_killed_denies_nothing_and_is_done_by_the_next(
     spark: SparkSession, store: Store, tmp_path: Path
 ) -> None:
@@ -113,12 +111,8 @@ def test_compaction_that_is_killed_denies_nothing_and_is_done_by_the_next(
     assert {"delivered", "never accepted"} <= {row["verdict"] for row in expected}
     before = named(place, "passages")
     where = ["compact", "--trail", place.uri]  # type: ignore[union-attr]
-    # While it reads; in the middle of what is added; and in the middle of what is taken out.
-    for is_due, arrives in (
-        (nth(2, reads_passages), True),
-        (nth(2, puts_manifest), True),
-        (nth(5, puts_manifest), False),
-    ):
+    # In the middle of what is added, and in the middle of what is taken out.
+    for is_due, arrives in ((nth(2, puts_manifest), True), (nth(5, puts_manifest), False)):
         kill(store, is_due, where, out, arrives)
         assert answers(place, ids, tmp_path) == expected
         assert named(place, "passages")
