@@ -271,7 +271,7 @@ def test_a_publisher_among_brokers_is_cut_into_turns_and_every_row_goes_to_the_l
     assert not reader.paused
 
 
-def test_links_bring_no_more_than_fits_before_their_work_is_done_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_may_wait_is_overdue_until_the_driver_has_proceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroad.broker.matching_turns.MAX_UNFINISHED_BYTES", 4_000)
     core, reader = broker(in_turns=True, turn_ms=1), Reader()
     relay = linked(core)
@@ -279,6 +279,9 @@ def test_links_bring_no_more_than_fits_before_their_work_is_done_at_once(monkeyp
     for number in range(4):
         batch = from_elsewhere(range(150 * number, 150 * number + 150))
         reader.read(relay.receive(batch, Destinations.nowhere(len(batch)), 9, 0))
+        assert core.matching.is_overdue
+        while core.matching.is_overdue:
+            reader.read(core.proceed(0))
         assert core._turns.bytes <= 4_000
     while core.unfinished:
         reader.read(core.proceed(0))
@@ -308,4 +311,6 @@ def test_rows_that_share_a_topic_are_not_taken_for_the_whole_batch() -> None:
     outbox = Outbox()
     rows = Batch.build([("t", {}, {}, b"x" * 100)] * 50)
     rows.spans[:, :2] = rows.spans[0, :2]
-    assert outbox.largest_row(rows) == 101
+    subscription = broker().subscribe(broker().attached("s"), "key", "t")
+    assert outbox.size_of(subscription, rows, 3) == 3 * (101 + len("key"))
+    assert outbox.size_of(subscription, rows, 50) == 50 * (101 + len("key"))

@@ -166,3 +166,33 @@ def test_slow_subscribers_are_cut_off_when_their_queues_use_up_the_memory(tmp_pa
                 client.writer.transport.abort()
 
     run(talk)
+
+
+def test_what_one_large_message_makes_of_many_slow_subscribers_is_counted_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.broker.residents.MAX_TURN_BYTES", 8 * MIB)
+
+    async def talk() -> None:
+        async with service(tmp_path, limits=Limits(memory_bytes=64 * MIB)) as broker:
+            publisher, honest = await Client.connect(broker.port), await Client.connect(broker.port)
+            await honest.subscribe("s", "b")
+            slow = [await Client.connect(broker.port) for _ in range(20)]
+            for client in slow:
+                await client.subscribe("s", "a")
+                client.stall()
+            held: list[int] = []
+            publisher.publish("a", b"x" * 15_000_000, receipt="r")
+            while broker.statistics().delivered < 20:
+                await asyncio.sleep(0)
+                held.append(broker.server_statistics().held_bytes_now)
+            # At once, it would have been 20 times 15 MB, without what the system's buffers take of it.
+            assert max(held) < 100 * MIB
+            assert broker.server_statistics().connections_relieved
+            assert (await publisher.frame()).command == "RECEIPT"
+            publisher.publish("b", b"fine")
+            assert (await honest.frame()).body == b"fine"
+            for client in (publisher, honest, *slow):
+                client.writer.transport.abort()
+
+    run(talk)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from typing import TYPE_CHECKING
 
 from postroad.broker import Broker, Outbox, PublisherNumbers
+from postroad.messages import Batch
 from postroad.sessions import Dispatcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    import pytest
 
 
 def connecting(number: int) -> Outbox:
@@ -67,3 +71,30 @@ def test_an_outbox_that_cannot_be_carried_out_does_not_keep_those_behind_it() ->
         dispatcher.links = links
     dispatcher.carry_out(connecting(3))
     assert links.sent == [[2], [3]]
+
+
+def test_turns_follow_each_other_at_once_while_too_much_waits_and_memory_is_counted_in_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("postroad.broker.residents.MAX_TURN_BYTES", 3_000)
+    monkeypatch.setattr("postroad.broker.matching_turns.MAX_UNFINISHED_BYTES", 5_000)
+    core = Broker(1, PublisherNumbers(lambda: 1), in_turns=True)
+    for number in range(12):
+        core.subscribe(core.attached(f"s{number}"), "0", "t")
+    dispatcher = Dispatcher(core)
+    later: list[Callable[[], None]] = []
+    given: list[int] = []
+    dispatcher.soon = later.append
+    dispatcher.relieve = lambda: given.append(core.statistics().delivered)
+    message = Batch.build([("t", {}, {}, b"x" * 1_000)] * 2)
+    for _ in range(2):
+        dispatcher.publish(message, core.attached("p"))
+    assert (len(later), given) == (1, [])
+    dispatcher.publish(message, core.attached("p"))
+    assert not core.matching.is_overdue
+    # Three works of 12 deliveries, one of them a turn each time.
+    assert len(given) > 3
+    assert all(next_ - before == 2 for before, next_ in itertools.pairwise(given))
+    while later:
+        later.pop()()
+    assert core.statistics().delivered == 72

@@ -22,6 +22,7 @@ WHITE_BOX: dict[str, set[str]] = {
     "tests/broker/test_questions.py": {"_seals"},
     "tests/broker/test_remote_durable_edges.py": {"_of"},
     "tests/broker/test_replay_failures.py": {"_index_of", "_turns"},
+    "tests/broker/test_turn_bytes.py": {"_turns"},
     "tests/broker/test_replay_limits.py": {"_indexes"},
     "tests/broker/test_replays.py": {"_deliveries", "_recorder"},
     "tests/cli/test_imports.py": {"_runtime_param"},

@@ -18,7 +18,7 @@ from postroad.broker.redeliveries import record_stored_delivery
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.store_limits import AtLimit, action_at_limit, may_not_wait
-from postroad.broker.turns import MAX_WRITTEN_BYTES
+from postroad.broker.turns import MAX_TURN_BYTES, MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
 from postroad.messages.id_columns import WORD_BITS
 
@@ -153,6 +153,12 @@ class Deliveries:
             or together.bytes + _ROW_BYTES * together.messages > limits.session_queue_bytes
             or (broker is not None and broker.bytes + _ROW_BYTES * broker.messages > limits.memory_bytes // 2)
         )
+
+    def goes_to_store(self, subscription: Subscription) -> bool:
+        """Return whether rows for a subscription would wait in the store now."""
+        if subscription.stores or subscription.policy is not OverflowPolicy.SPOOL:
+            return subscription.stores
+        return not self._room(subscription) and self._must_spool(subscription)
 
     def _store(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
         assert self.stored is not None
@@ -370,11 +376,13 @@ class Deliveries:
             return
         owed = turns.take_owed()
         for at, session in enumerate(owed):
-            if outbox.searched > budget:
+            if outbox.searched > budget or outbox.given > MAX_TURN_BYTES:
                 turns.owe_first(owed[at:])
                 return
             if not session.congested and self._sessions.get(session.number) is session:
+                before = len(outbox.deliveries)
                 self.drain_session(session, outbox, now)
+                outbox.count_given(before)
                 if self.has_waiting(session):
                     turns.owe(session)
 
@@ -444,17 +452,14 @@ class Deliveries:
         assert stored is not None
         stored.proceed(now)
         for subscription in stored.take_unblocked():
-            session = subscription.session
             if subscription.queue is not None:
                 assert self.queues is not None
                 self.queues.stored(subscription, outbox, now)
             elif subscription.outgoing is not None:
                 assert self.peers is not None
                 self.peers.outgoing.pump(subscription.outgoing, now)
-            elif not session.congested and self._sessions.get(session.number) is session:
-                self.drain(subscription, self.limits.drain_messages, outbox, now)
-                if self.drainable(subscription) and self._turns is not None:
-                    self._turns.owe(session)
+            else:
+                self._go_on(subscription, outbox, now)
         for subscription in list(stored.full.values()):
             # Not only its client makes room: the disk has caught up, or rows were given up.
             if not subscription.pushes_back or self._is_half_empty(subscription):
@@ -466,11 +471,17 @@ class Deliveries:
         stored = self.stored
         assert stored is not None
         stored.unblock(subscription)
-        session = subscription.session
-        if not session.congested and self._sessions.get(session.number) is session:
+        self._go_on(subscription, outbox, now)
+
+    def _go_on(self, subscription: Subscription, outbox: Outbox, now: int) -> None:
+        session, before = subscription.session, len(outbox.deliveries)
+        if session.congested or self._sessions.get(session.number) is not session:
+            return
+        if self._turns is None or outbox.given <= MAX_TURN_BYTES:
             self.drain(subscription, self.limits.drain_messages, outbox, now)
-            if self.drainable(subscription) and self._turns is not None:
-                self._turns.owe(session)
+            outbox.count_given(before)
+        if self._turns is not None and self.drainable(subscription):
+            self._turns.owe(session)
 
     def release_publishers(self, subscription: Subscription, outbox: Outbox) -> None:
         """Resume those who were paused for this subscription, unless something else keeps them."""

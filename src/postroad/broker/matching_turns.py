@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from postroad.broker.core import Broker
     from postroad.broker.deliveries import Deliveries
     from postroad.broker.replays import Replays
-    from postroad.broker.turns import Turns, Work
+    from postroad.broker.turns import Deferred, Turns, Work
 
 __all__ = ["MatchingTurns"]
 
@@ -38,18 +38,26 @@ class MatchingTurns:
         """Match rows and pass them on, as far as one turn goes; the rest, and all that follows it, waits."""
         # Check an attribute first: with small reads, each call here is noticeable.
         waits = self._turns.messages and self._turns.has(work.origin)
-        done = 0 if waits else self._advance(work, outbox, now)
+        done, deferred = (0, None) if waits else self._advance(work, outbox, now)
+        if deferred is None and done == len(work.batch):
+            return
+        # Record at once: after a crash before their turn, these rows would seem to have arrived and matched nothing, or
+        # only those who got them already.
         if done < len(work.batch):
-            # Record at once: after a crash before their turn, these rows would seem to have arrived and matched
-            # nothing.
             self._core.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, Detour.DEFERRED, now)
             self._turns.push(work, done)
-            if work.source is not None:
-                if not work.source.paused:
-                    outbox.pauses.append(work.source.number)
-                work.source.unfinished = True
-            while self._turns.bytes > MAX_UNFINISHED_BYTES:
-                self._go_on(outbox, now)
+        if deferred is not None:
+            self._core.recorder.dropped(deferred.batch, deferred.rows(), 0, Detour.DEFERRED, now)
+            self._turns.defer(work, deferred)
+        if work.source is not None:
+            if not work.source.paused:
+                outbox.pauses.append(work.source.number)
+            work.source.unfinished = True
+
+    @property
+    def is_overdue(self) -> bool:
+        """Return whether so much waits that the driver has to call `proceed` before anything else."""
+        return self._turns.bytes > MAX_UNFINISHED_BYTES
 
     @property
     def unfinished(self) -> bool:
@@ -90,10 +98,15 @@ class MatchingTurns:
         work = self._turns.pull()
         if work is None:
             return
-        done = self._advance(work, outbox, now)
-        self._core.recorder.dropped(work.batch, np.arange(done), 0, Detour.RESUMED, now)
+        # Each part of a turn may give as much.
+        outbox.given = 0
+        done, deferred = self._advance(work, outbox, now)
+        self._record_resumed(work, done, deferred, now)
         if done < len(work.batch):
             self._turns.push(work, done, first=True)
+        if deferred is not None:
+            self._turns.defer(work, deferred)
+        if done < len(work.batch) or (deferred is not None and work.deferred is not None):
             return
         if work.consignment is not None:
             work.consignment.release()
@@ -103,17 +116,27 @@ class MatchingTurns:
             if not source.paused and self._core.session(source.number) is source:
                 outbox.resumes.append(source.number)
 
-    def _advance(self, work: Work, outbox: Outbox, now: int) -> int:
-        """Match the first rows and pass them on; return how many."""
+    def _record_resumed(self, work: Work, done: int, deferred: Deferred | None, now: int) -> None:
+        """Record which rows of a work wait no longer."""
+        rows = np.arange(done)
+        if deferred is not None:
+            # Those that somebody gets later wait on.
+            rows = rows[:0] if work.deferred is not None else np.setdiff1d(rows, deferred.rows(), assume_unique=True)
+        self._core.recorder.dropped(work.batch, rows, 0, Detour.RESUMED, now)
+
+    def _advance(self, work: Work, outbox: Outbox, now: int) -> tuple[int, Deferred | None]:
+        """Match the first rows and pass them on; return how many, and whom they go to in a later turn."""
+        residents = self._core.residents
+        if work.deferred is not None:
+            left = residents.deliver_deferred(work.deferred, work.source, outbox, now, work.consignment)
+            return len(work.batch), left
         matched = offsets, slots = self._core.index.match(work.batch, self._core.turn_budget)
         done = len(offsets) - 1
         part = work if done == len(work.batch) else work.part(0, done)
         if part.source is None:
             assert self._core.relay is not None
-            self._core.relay.deliver(part, matched, outbox, now)
-        elif self._core.relay is not None:
-            self._core.relay.publish(part.batch, matched, part.source, outbox, now)
-        else:
-            self._core.count_unmatched(unmatched(self._core.wanted(offsets, slots)))
-            self._core.residents.deliver(part.batch, offsets, slots, part.source, outbox, now)
-        return done
+            return done, self._core.relay.deliver(part, matched, outbox, now)
+        if self._core.relay is not None:
+            return done, self._core.relay.publish(part.batch, matched, part.source, outbox, now)
+        self._core.count_unmatched(unmatched(self._core.wanted(offsets, slots)))
+        return done, residents.deliver(part.batch, offsets, slots, part.source, outbox, now)

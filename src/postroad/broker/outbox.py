@@ -78,17 +78,20 @@ class Outbox:
         disconnects: brokers whose extra link is no longer needed.
         refusals: what neighbours sent that is not believed.
         written: about how many bytes go to each session that gets many.
+        given: about how many bytes go to all sessions and their queues together, counted once they may be very many.
         searched: about how many nanoseconds the search for rows of queues took.
     """
 
     __slots__ = (
         "_largest",
         "_measured",
+        "_total",
         "closes",
         "connects",
         "deliveries",
         "disconnects",
         "frames",
+        "given",
         "parcels",
         "pauses",
         "refusals",
@@ -106,28 +109,32 @@ class Outbox:
         self.resumes: list[int] = []
         self.stops: list[Subscription] = []
         self.closes: list[tuple[int, str]] = []
-        self.refused = self.searched = 0
+        self.refused = self.searched = self.given = 0
         self.unstorable = ""
         self.written: dict[int, int] = {}
         self._measured: Batch | None = None
-        self._largest = 0
+        self._largest = self._total = 0
         self.parcels: list[Sending] = []
         self.frames: list[tuple[int, Frame]] = []
         self.connects: list[int] = []
         self.disconnects: list[int] = []
         self.refusals: list[LinkRefusal] = []
 
-    def largest_row(self, batch: Batch) -> int:
-        """Return the bytes of the largest row of a batch; remembers the last batch."""
+    def size_of(self, subscription: Subscription, batch: Batch, count: int) -> int:
+        """Return about how many bytes so many rows of a batch are for a subscription: each names it.
+
+        It remembers the last batch.
+        """
         if self._measured is not batch:
             self._measured = batch
             # Part by part: rows may share a topic, which lies before all of them.
-            self._largest = int((batch.spans[:, 1::2] - batch.spans[:, ::2]).sum(axis=1).max())
-        return self._largest
+            sizes = (batch.spans[:, 1::2] - batch.spans[:, ::2]).sum(axis=1)
+            self._largest, self._total = int(sizes.max()), int(sizes.sum())
+        return min(count * self._largest, self._total) + count * len(subscription.key)
 
-    def size_of(self, subscription: Subscription, batch: Batch, count: int) -> int:
-        """Return about how many bytes so many rows of a batch are for a subscription: each names it."""
-        return count * (self.largest_row(batch) + len(subscription.key))
+    def count_given(self, first: int) -> None:
+        """Count the bytes of the deliveries from one on, at most."""
+        self.given += sum(delivery.batch.buffer.nbytes for delivery in self.deliveries[first:])
 
     def add(self, other: Outbox) -> None:
         """Append what another call has filled."""

@@ -22,7 +22,7 @@ from postroad.broker.marks import LATE, MAYBE_TWICE, have_room, marked
 from postroad.broker.outbox import LinkRefusal, Outbox, Sending
 from postroad.broker.publisher_order import OrderStatistics, PublisherOrder
 from postroad.broker.row_groups import has_flag
-from postroad.broker.turns import Work
+from postroad.broker.turns import Deferred, Work
 from postroad.messages.columns import FLAGS, OVERTAKING, QUEUED
 from postroad.routing import Delta, Digest, Interest, InterestChange, InterestDelta, LinkRecord
 from postroad.routing.envelopes import overtaking
@@ -130,17 +130,18 @@ class Relay:
 
     # --- messages --------------------------------------------------------------------------------------------------
 
-    def publish(self, batch: Batch, matched: Matched, source: Session, outbox: Outbox, now: int) -> None:
-        """Route messages that enter the network here; `matched` is the result of the index."""
+    def publish(self, batch: Batch, matched: Matched, source: Session, outbox: Outbox, now: int) -> Deferred | None:
+        """Route messages that enter the network here; `matched` is the result of the index. As `Residents.deliver`."""
         split = self.interests.split(batch, matched, entering=self.strategy.link_state is not None)
         routed = self.strategy.publish(batch, split.destinations, now)
-        self._core.residents.deliver(routed.batch, split.offsets, split.slots, source, outbox, now)
+        deferred = self._core.residents.deliver(routed.batch, split.offsets, split.slots, source, outbox, now)
         wanted = self._core.wanted(split.offsets, split.slots)
         unwanted = wanted[1:] == wanted[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
             unwanted[parcel.rows] = False
         self._core.count_unmatched(int(unwanted.sum()))
         self._sent += self._send(routed, outbox, now, _Origin(publisher=source.number))
+        return deferred
 
     def receive(
         self,
@@ -249,8 +250,8 @@ class Relay:
         if consignment is not None:
             consignment.release()
 
-    def deliver(self, work: Work, matched: Matched, outbox: Outbox, now: int) -> None:
-        """Deliver what arrived over a link to local subscriptions; `matched` is the result of the index."""
+    def deliver(self, work: Work, matched: Matched, outbox: Outbox, now: int) -> Deferred | None:
+        """Deliver what arrived over a link to local subscriptions, as `Residents.deliver`."""
         batch = work.batch
         offsets, slots = self.interests.local(*matched)
         # Marked after matching: a mark is only for the subscriber.
@@ -258,7 +259,7 @@ class Relay:
             if mask is not None and mask.any():
                 rows = np.flatnonzero(mask)
                 batch = marked(batch, rows[have_room(batch, rows, line)], line)
-        self._core.residents.deliver(batch, offsets, slots, None, outbox, now, work.consignment)
+        return self._core.residents.deliver(batch, offsets, slots, None, outbox, now, work.consignment)
 
     def returned(
         self, batch: Batch, destinations: Destinations, now: int, consignment: Consignment | None = None, link: int = 0

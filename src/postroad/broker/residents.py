@@ -8,6 +8,7 @@ import numpy as np
 
 from postroad.broker.budgets import estimated_bytes
 from postroad.broker.row_groups import Grouping, any_expires
+from postroad.broker.turns import MAX_TURN_BYTES, Deferred
 from postroad.tracking.reasons import Detour
 
 if TYPE_CHECKING:
@@ -116,10 +117,11 @@ class Residents:
         outbox: Outbox,
         now: int,
         consignment: Consignment | None = None,
-    ) -> None:
+    ) -> Deferred | None:
         """Deliver to each local subscription the rows that matched it; `source` is None for rows from a link.
 
-        The consignment of the rows, if any, learns when rows that have to wait leave their queues.
+        The consignment of the rows, if any, learns when rows that have to wait leave their queues. Returns who gets
+        what in a later turn, because this one has given enough; None for nobody.
         """
         expires, deliveries = any_expires(batch.envelopes), self._deliveries
         stored, peers = deliveries.stored, self._core.peers
@@ -128,7 +130,11 @@ class Residents:
         elsewhere: dict[Subscription, list[NDArray[np.int64]]] = {}
         repeated = stored.repeats(batch) if source is None and stored is not None and len(stored.recent) else None
         retained: list[NDArray[np.int64]] = []
-        for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
+        later: list[tuple[Subscription, NDArray[np.int64]]] = []
+        groups = self._grouping.by_slot(offsets, slots, len(self._by_slot))
+        # A product of two known numbers: if it is small enough, nothing has to be measured.
+        is_much = deliveries.in_turns and outbox.given + len(groups) * batch.buffer.nbytes > MAX_TURN_BYTES
+        for slot, rows in groups:
             subscription = self._by_slot[slot]
             assert subscription is not None
             if subscription.outgoing is not None:
@@ -145,7 +151,10 @@ class Residents:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
             if subscription.retains:
                 retained.append(rows)
-            deliveries.deliver(subscription, batch, rows, source, outbox, now, consignment)
+            if is_much and self._is_later(subscription, batch, rows, outbox):
+                later.append((subscription, rows))
+            else:
+                deliveries.deliver(subscription, batch, rows, source, outbox, now, consignment)
         # One broker may want a row for several reasons.
         kept = [(each, np.unique(np.concatenate(rows))) for each, rows in elsewhere.items()]
         for holder, rows in kept:
@@ -159,6 +168,42 @@ class Residents:
                 assert peers is not None
                 assert holder.outgoing is not None
                 peers.outgoing.accepted(holder.outgoing, batch, rows, None, now)
+        return Deferred(batch, later) if later else None
+
+    def deliver_deferred(
+        self, deferred: Deferred, source: Session | None, outbox: Outbox, now: int, consignment: Consignment | None
+    ) -> Deferred | None:
+        """Deliver what earlier turns left, as far as this one goes; return the rest."""
+        (batch, groups), deliveries, left = deferred, self._deliveries, None
+        expires, stored = any_expires(batch.envelopes), deliveries.stored
+        for at, (subscription, rows) in enumerate(groups):
+            if subscription.session.subscriptions.get(subscription.key) is not subscription:
+                deliveries.shed_closed += len(rows)
+                self._core.recorder.shed(batch, rows, subscription.number, "subscription ended", now)
+                continue
+            if expires:
+                rows = deliveries.unexpired(subscription, batch, rows, now)
+            if self._is_later(subscription, batch, rows, outbox):
+                left = Deferred(batch, groups[at:])
+                break
+            deliveries.deliver(subscription, batch, rows, source, outbox, now, consignment)
+        if stored is not None and stored.is_storing:
+            deliveries.flush_stored(batch, source, outbox, now, consignment)
+            self._stop(outbox, now)
+        return left
+
+    def _is_later(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], outbox: Outbox) -> bool:
+        """Return whether a subscription gets rows in a later turn, because this one has given enough to all together.
+
+        What goes to the store is written once for everybody, and waits for nothing.
+        """
+        if not len(rows) or self._deliveries.goes_to_store(subscription):
+            return False
+        size = outbox.size_of(subscription, batch, len(rows))
+        if outbox.given and outbox.given + size > MAX_TURN_BYTES:
+            return True
+        outbox.given += size
+        return False
 
     def full_durable(self, slots: NDArray[np.int32]) -> Subscription | None:
         """Return one of the durable subscriptions at some slots that has as much in the store as it may."""

@@ -1,8 +1,9 @@
 """What is left of batches that were too much work for one turn of the loop.
 
-A match stops when it has used up its budget (`SubscriptionIndex.match`). The remaining rows wait here, copied out of
-their read, until the driver calls the broker again, after all other connections had a turn. Later batches of the same
-source wait after them, so the order of a publisher's messages is kept; sources take turns.
+A match stops when it has used up its budget (`SubscriptionIndex.match`), and rows that matched are not given to more
+sessions when they have taken enough together. The remaining rows wait here, copied out of their read, until the driver
+calls the broker again, after all other connections had a turn. Later batches of the same source wait after them, so the
+order of a publisher's messages is kept; sources take turns.
 """
 
 from __future__ import annotations
@@ -15,24 +16,55 @@ import numpy as np
 from postroad.broker.queues import copied_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from postroad.broker.consignments import Consignment
-    from postroad.broker.sessions import Session
+    from postroad.broker.sessions import Session, Subscription
     from postroad.messages import Batch
 
-__all__ = ["MAX_UNFINISHED_BYTES", "MAX_WRITTEN_BYTES", "Turns", "Work"]
+__all__ = ["MAX_TURN_BYTES", "MAX_UNFINISHED_BYTES", "MAX_WRITTEN_BYTES", "Deferred", "Turns", "Work"]
 
-# What arrived over links and waits for its turn. Sessions are paused when something of theirs waits, so they leave one
-# read each; links are always read. Beyond this limit the work is done at once, and all others wait as long as it takes.
+# What arrived and waits for its turn. Sessions are paused when something of theirs waits, so they leave one read each,
+# which may be one message of 16 MiB; links are always read. Beyond this limit turns follow each other at once, and all
+# others wait as long as it takes.
 MAX_UNFINISHED_BYTES = 64 * 1024 * 1024
 
 # What one turn writes to one session at most, up to one delivery more; the rest goes through its queues. Otherwise a
 # session with thousands of subscriptions that all want one large message would be written gigabytes at once. A few
 # times what a connection's own buffer takes before it is full.
 MAX_WRITTEN_BYTES = 4 * 1024 * 1024
+
+# What one turn gives to all sessions together, up to one delivery more; the rest waits once for all of them. Otherwise
+# one message of 16 MiB for a thousand sessions would be written a thousand times before any of them could be closed for
+# what it does not read. Writing so much takes some 30 ms; a read of small messages is 256 KiB, for 128 sessions.
+MAX_TURN_BYTES = 32 * 1024 * 1024
+
+
+class Deferred(NamedTuple):
+    """Rows that matched, and whom they still go to.
+
+    Attributes:
+        batch: where the rows are.
+        groups: subscriptions, each with its rows.
+    """
+
+    batch: Batch
+    groups: Sequence[tuple[Subscription, NDArray[np.int64]]]
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the rows that anybody still gets."""
+        wanted = np.zeros(len(self.batch), np.bool_)
+        wanted[np.concatenate([rows for _, rows in self.groups])] = True
+        return np.flatnonzero(wanted)
+
+    def copied_out(self) -> Deferred:
+        """Return the same over a buffer that holds only what anybody still gets."""
+        rows = self.rows()
+        place = np.empty(len(self.batch), np.int64)
+        place[rows] = np.arange(len(rows))
+        return Deferred(copied_out(self.batch, rows), [(each, place[chosen]) for each, chosen in self.groups])
 
 
 class Work(NamedTuple):
@@ -45,6 +77,7 @@ class Work(NamedTuple):
         consignment: the one they arrived in, under custody; it is held once for this while it waits.
         doubtful: which rows may have been delivered before; None for none.
         late: which rows come after later ones of their publisher; None for none.
+        deferred: whom the rows still go to, if they have been matched; None if they have not.
     """
 
     batch: Batch
@@ -53,6 +86,7 @@ class Work(NamedTuple):
     consignment: Consignment | None = None
     doubtful: NDArray[np.bool_] | None = None
     late: NDArray[np.bool_] | None = None
+    deferred: Deferred | None = None
 
     def part(self, first: int, last: int) -> Work:
         """Some of the rows, over the same buffer."""
@@ -90,10 +124,21 @@ class Turns:
         batch = copied_out(left.batch, np.arange(len(left.batch)))
         if work.consignment is not None and not first:
             work.consignment.hold()
+        self._push(left._replace(batch=batch), first)
+
+    def defer(self, work: Work, deferred: Deferred) -> None:
+        """Let rows of a work that matched wait for those who get them later, before all others of their source."""
+        if work.deferred is None:
+            deferred = deferred.copied_out()
+            if work.consignment is not None:
+                work.consignment.hold()
+        self._push(Work(deferred.batch, work.source, work.link, work.consignment, deferred=deferred), first=True)
+
+    def _push(self, work: Work, first: bool) -> None:
         waiting = self._sources.setdefault(work.origin, deque())
-        (waiting.appendleft if first else waiting.append)(left._replace(batch=batch))
-        self.bytes += batch.buffer.nbytes
-        self.messages += len(batch)
+        (waiting.appendleft if first else waiting.append)(work)
+        self.bytes += work.batch.buffer.nbytes
+        self.messages += len(work.batch)
 
     def pull(self) -> Work | None:
         """Return the next work, of the source whose turn it is; None if there is none."""

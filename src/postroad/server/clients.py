@@ -59,6 +59,7 @@ class Clients:
         self._stopping = False
         self._empty = asyncio.Event()
         dispatcher.when_queued = self._look_at_holdings
+        dispatcher.relieve = self._relieve_now
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -181,6 +182,10 @@ class Clients:
             # In the next turn: the connection to close may be in the middle of something.
             self._relieving = True
             asyncio.get_running_loop().call_soon(self._relieve)
+
+    def _relieve_now(self) -> None:
+        if self.holdings.is_too_much:
+            self._relieve()
 
     def _relieve(self) -> None:
         """Count what is held for everybody, and close the connections that hold too much."""

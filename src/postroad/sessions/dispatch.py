@@ -56,6 +56,7 @@ class Dispatcher:
         record: what receipts wait for; None if nothing is recorded.
         store: what receipts wait for before that; None without a store.
         soon: schedules a call after all other connections had a turn; needed if the core works in turns.
+        relieve: called between turns that follow each other at once: closes connections if clients hold too much.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Dispatcher:
         self.store: StoreSafety | None = None
         self.when_queued: Callable[[], None] | None = None
         self.soon: Callable[[Callable[[], None]], object] | None = None
+        self.relieve: Callable[[], None] | None = None
         self._sessions: dict[int, ClientSession] = {}
         self._turn_is_due = False
         self._unfinished: list[tuple[Session, Callable[[], None]]] = []
@@ -124,9 +126,14 @@ class Dispatcher:
                 session.refuse(reason)
         if self.when_queued is not None and self.core.waiting.bytes:
             self.when_queued()
-        if self.soon is not None and not self._turn_is_due and self.core.unfinished:
-            self._turn_is_due = True
-            self.soon(self._take_turn)
+        if self.soon is not None and self.core.unfinished:
+            if not self._turn_is_due:
+                self._turn_is_due = True
+                self.soon(self._take_turn)
+            if self.core.matching.is_overdue:
+                if self.relieve is not None:
+                    self.relieve()
+                self._proceed()
 
     def publish(
         self, batch: Batch, source: Session, aliases: Iterable[tuple[int, str]] = (), queued: bool = False
