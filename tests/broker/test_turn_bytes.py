@@ -24,6 +24,8 @@ TURN = 3_500
 def _small_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("deliveries", "residents"):
         monkeypatch.setattr(f"postroad.broker.{module}.MAX_TURN_BYTES", TURN)
+    for name in ("DELIVERED_BYTES", "WAITING_BYTES"):
+        monkeypatch.setattr(f"postroad.broker.residents.{name}", 0)
 
 
 def broker(recorder: Recorder | None = None) -> Broker:
@@ -114,6 +116,27 @@ def test_who_cannot_take_more_has_copies_in_its_queue_and_they_count_too() -> No
     reader.read_all(core)
     assert core.waiting.messages == 40
     assert reader.bodies == {}
+
+
+def test_small_messages_wait_in_some_queues_a_turn_and_are_delivered_to_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.broker.residents.MAX_TURN_BYTES", 20_000)
+    monkeypatch.setattr("postroad.broker.residents.WAITING_BYTES", 5_000)
+    monkeypatch.setattr("postroad.broker.residents.DELIVERED_BYTES", 1_000)
+    core, reader = broker(), Reader()
+    slow, fast = core.attached("slow"), core.attached("fast")
+    for number in range(30):
+        core.subscribe(slow, f"s{number}", "t")
+    core.congested(slow)
+    reader.read(core.receive(numbered(1, size=1), core.attached("p"), 0))
+    assert core.waiting.messages == 4
+    reader.read_all(core)
+    assert core.waiting.messages == 30
+    core.detached(slow, 0)
+    for number in range(50):
+        core.subscribe(fast, f"f{number}", "t")
+    assert reader.read(core.receive(numbered(2, size=1), core.attached("p"), 0)) == 20
+    assert max(reader.read_all(core)) == 20
+    assert reader.bodies == {f"f{number}": [2] for number in range(50)}
 
 
 def test_who_ends_its_subscription_meanwhile_gets_nothing_and_the_record_says_so() -> None:

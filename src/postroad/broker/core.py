@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from postroad.broker.budgets import Budgets, estimated_bytes
 from postroad.broker.deliveries import Deliveries
+from postroad.broker.departures import Departures
 from postroad.broker.durables import Durables
 from postroad.broker.errors import BrokerError
 from postroad.broker.given_ids import DEFAULT_SKEW_TOLERANCE_MS, IdAdmission
@@ -83,6 +84,7 @@ class Broker:
         timer: milliseconds that only go forward, for time-outs between brokers; None for the time of each call.
         publications: takes what sessions publish.
         residents: the local subscriptions in the index.
+        departures: ends subscriptions.
         matching: the work on incoming batches, in turns.
         replaying: the subscriptions that begin in the past; None without a store.
         peers: the queues of other brokers, and their use of the queues here; None outside a network, or without a
@@ -132,6 +134,7 @@ class Broker:
         self._deliveries = Deliveries(self.limits, self.recorder, self._sessions, self._turns if in_turns else None)
         self.publications = LocalPublications(self, numbers, self._policy)
         self.residents = Residents(self, self._deliveries)
+        self.departures = Departures(self, self._deliveries, self._turns)
         self.matching = MatchingTurns(self, self._deliveries, self._turns)
         self._matched_nobody = 0
 
@@ -183,13 +186,8 @@ class Broker:
         if self.queues is not None:
             consumers = [each for each in session.subscriptions.values() if each.queue is not None]
             self.queues.left(consumers, outbox, now)
-        for subscription in list(session.subscriptions.values()):
-            if subscription.durable is None:
-                self._end_subscription(subscription, "session closed", outbox, now)
-            else:
-                assert self.durables is not None
-                self.durables.left(subscription, now)
         del self._sessions[session.number]
+        self.departures.leave(session, outbox, now)
         if session.number in outbox.resumes:
             outbox.resumes.remove(session.number)
         return outbox
@@ -279,7 +277,7 @@ class Broker:
             assert self.queues is not None
             self.queues.left([subscription], outbox, now)
         elif subscription.durable is None:
-            self._end_subscription(subscription, "unsubscribed", outbox, now)
+            self.departures.end(subscription, "unsubscribed", outbox, now)
         else:
             assert self.durables is not None
             self.durables.left(subscription, now)
@@ -299,19 +297,6 @@ class Broker:
         assert self.durables is not None
         self.durables.delete(found, "unsubscribed", outbox := Outbox(), now)
         return outbox
-
-    def _end_subscription(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
-        if subscription.remote is not None:
-            assert self.peers is not None
-            self.peers.consumers.left(subscription, outbox, now)
-            return
-        self.residents.leave(subscription, now)
-        if subscription.replays:
-            self.replays.ended(subscription)
-        del subscription.session.subscriptions[subscription.key]
-        if subscription.policy is OverflowPolicy.PUSH_BACK and subscription.ack_mode is not AckMode.AUTO:
-            subscription.session.must_acknowledge -= 1
-        self._deliveries.ended(subscription, reason, outbox, now)
 
     # --- the way of a message ----------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.broker.acknowledgements import Acknowledgements
+from postroad.broker.id_batches import integers_of
 from postroad.broker.marks import told_again
 from postroad.broker.outbox import Delivery
 from postroad.broker.redeliveries import record_stored_delivery
@@ -20,7 +21,6 @@ from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.store_limits import AtLimit, action_at_limit, may_not_wait
 from postroad.broker.turns import MAX_TURN_BYTES, MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
-from postroad.messages.id_columns import WORD_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,7 +112,7 @@ class Deliveries:
         if room:
             self._deliver(subscription, batch, rows[:room], outbox, now)
             rows = rows[room:]
-        if subscription.policy is OverflowPolicy.SPOOL and self._must_spool(subscription):
+        if self.must_spool(subscription):
             self._store(subscription, batch, rows, now)
             return
         subscription.waiting.push(batch, rows, consignment, now)
@@ -154,11 +154,13 @@ class Deliveries:
             or (broker is not None and broker.bytes + _ROW_BYTES * broker.messages > limits.memory_bytes // 2)
         )
 
-    def goes_to_store(self, subscription: Subscription) -> bool:
-        """Return whether rows for a subscription would wait in the store now."""
-        if subscription.stores or subscription.policy is not OverflowPolicy.SPOOL:
-            return subscription.stores
-        return not self._room(subscription) and self._must_spool(subscription)
+    def waits(self, subscription: Subscription) -> bool:
+        """Return whether the next rows for a subscription have to wait."""
+        return not self._room(subscription)
+
+    def must_spool(self, subscription: Subscription) -> bool:
+        """Return whether rows that have to wait would wait on disk."""
+        return subscription.policy is OverflowPolicy.SPOOL and self._must_spool(subscription)
 
     def _store(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
         assert self.stored is not None
@@ -317,9 +319,9 @@ class Deliveries:
         self._recorder.delivered(batch, rows, subscription.recorded, now)
         if subscription.remote is not None and subscription.ack_mode is AckMode.AUTO:
             assert self.peers is not None
-            self.peers.consumers.answer(subscription, _integers(batch, rows), True, True, now)
+            self.peers.consumers.answer(subscription, integers_of(batch.ids[rows]), True, True, now)
         if subscription.ack_mode is not AckMode.AUTO:
-            ids = _integers(batch, rows)
+            ids = integers_of(batch.ids[rows])
             if places is None:
                 subscription.unacknowledged.update(dict.fromkeys(ids, -1))
             else:
@@ -491,19 +493,3 @@ class Deliveries:
                 if not session.paused:
                     outbox.resumes.append(number)
         subscription.pushes_back.clear()
-
-    def ended(self, subscription: Subscription, reason: str, outbox: Outbox, now: int) -> None:
-        """End a subscription: shed what waited for it, and resume the publishers that it paused."""
-        self.overflowed.discard(subscription)
-        for segment in subscription.waiting.shed(0, 0):
-            self.shed_closed += len(segment.rows)
-            self._recorder.shed(segment.batch, segment.rows, subscription.number, reason, now)
-        if self.stored is not None:
-            self.stored.ended(subscription, reason)
-        self.release_publishers(subscription, outbox)
-
-
-def _integers(batch: Batch, rows: NDArray[np.int64]) -> list[int]:
-    """Return the ids of rows as 128-bit integers."""
-    heads, tails = batch.ids[rows, 0].tolist(), batch.ids[rows, 1].tolist()
-    return [head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ids_alone", "words_of"]
+__all__ = ["ids_alone", "integers_of", "words_of"]
 
 
 def ids_alone(ids: NDArray[np.uint64]) -> Batch:
@@ -23,6 +23,12 @@ def ids_alone(ids: NDArray[np.uint64]) -> Batch:
     count = len(ids)
     spans, envelopes = np.zeros((count, SPAN_COLUMNS), np.int32), np.zeros((count, ENVELOPE_COLUMNS), np.int64)
     return Batch(np.empty(0, np.uint8), spans, ids, envelopes)
+
+
+def integers_of(ids: NDArray[np.uint64]) -> list[int]:
+    """Return these ids, uint64[n, 2], as 128-bit integers."""
+    heads, tails = ids[:, 0].tolist(), ids[:, 1].tolist()
+    return [head << WORD_BITS | tail for head, tail in zip(heads, tails, strict=True)]
 
 
 def words_of(messages: Iterable[int]) -> NDArray[np.uint64]:

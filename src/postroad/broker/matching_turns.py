@@ -76,6 +76,7 @@ class MatchingTurns:
         given, and has to be carried out: it counts as delivered.
         """
         outbox = Outbox() if outbox is None else outbox
+        self._core.departures.proceed(outbox, now)
         self._deliveries.pay_owed(outbox, now, self._core.turn_budget)
         self._go_on(outbox, now)
         if self._core.peers is not None:

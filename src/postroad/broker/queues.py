@@ -111,6 +111,10 @@ class WaitingQueue:
         self.bytes += bytes_
         self._together.add(messages, bytes_)
 
+    def drop(self, most: int) -> list[Segment]:
+        """Take up to `most` segments from the front."""
+        return [part for _ in range(min(most, len(self._segments))) for part in self.pull(len(self._segments[0][0]))]
+
     def shed(self, messages: int, bytes_: int) -> list[Segment]:
         """Take from the front until the limits of messages and bytes are met; return what was shed."""
         shed = []

@@ -112,7 +112,7 @@ class RemoteConsumers:
         del self._subscriptions[subscription.number]
         self._core.budgets.remove(subscription)
         self._drop_waiting(subscription, remote.home, now)
-        self._deliveries.ended(subscription, "consumer gone", outbox, now)
+        self._core.departures.ended(subscription, "consumer gone", outbox, now)
         self._core.recorder.unsubscribed(subscription.number, now)
         if self._peers.is_open(remote.home):
             self._peers.send(remote.home, Leave(subscription.number))

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Residents"]
 
+# A turn counts bytes. A delivery takes as long as writing so many, and letting rows wait as long as writing more: they
+# are copied into a queue, or a subscription gets its place in the store.
+DELIVERED_BYTES = 8 * 1024
+WAITING_BYTES = 64 * 1024
+# Larger rows are spooled at once: with a later turn, the store would keep them once more.
+SPOOLED_BYTES = 256 * 1024
+
 
 class Residents:
     """Subscriptions by their slots in the index.
@@ -133,10 +140,13 @@ class Residents:
         later: list[tuple[Subscription, NDArray[np.int64]]] = []
         groups = self._grouping.by_slot(offsets, slots, len(self._by_slot))
         # A product of two known numbers: if it is small enough, nothing has to be measured.
-        is_much = deliveries.in_turns and outbox.given + len(groups) * batch.buffer.nbytes > MAX_TURN_BYTES
+        most = len(groups) * (batch.buffer.nbytes + WAITING_BYTES)
+        is_much = deliveries.in_turns and outbox.given + most > MAX_TURN_BYTES
         for slot, rows in groups:
             subscription = self._by_slot[slot]
-            assert subscription is not None
+            if subscription is None:
+                # Its session is gone, and it leaves the index in a later turn.
+                continue
             if subscription.outgoing is not None:
                 if source is not None:
                     elsewhere.setdefault(subscription, []).append(rows)
@@ -177,7 +187,9 @@ class Residents:
         (batch, groups), deliveries, left = deferred, self._deliveries, None
         expires, stored = any_expires(batch.envelopes), deliveries.stored
         for at, (subscription, rows) in enumerate(groups):
-            if subscription.session.subscriptions.get(subscription.key) is not subscription:
+            session = subscription.session
+            is_there = self._core.session(session.number) is session
+            if not is_there or session.subscriptions.get(subscription.key) is not subscription:
                 deliveries.shed_closed += len(rows)
                 self._core.recorder.shed(batch, rows, subscription.number, "subscription ended", now)
                 continue
@@ -195,11 +207,18 @@ class Residents:
     def _is_later(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], outbox: Outbox) -> bool:
         """Return whether a subscription gets rows in a later turn, because this one has given enough to all together.
 
-        What goes to the store is written once for everybody, and waits for nothing.
+        Large rows that are spooled are written once for all who get them now, so they wait for nothing.
         """
-        if not len(rows) or self._deliveries.goes_to_store(subscription):
+        deliveries = self._deliveries
+        if subscription.stores or not len(rows):
             return False
         size = outbox.size_of(subscription, batch, len(rows))
+        if not deliveries.waits(subscription):
+            size = max(size, DELIVERED_BYTES)
+        elif size <= SPOOLED_BYTES or not deliveries.must_spool(subscription):
+            size = max(size, WAITING_BYTES)
+        else:
+            return False
         if outbox.given and outbox.given + size > MAX_TURN_BYTES:
             return True
         outbox.given += size
@@ -237,8 +256,7 @@ class Residents:
         retained: list[NDArray[np.int64]] = []
         for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
             subscription = self._by_slot[slot]
-            assert subscription is not None
-            if not _comes_by_put(subscription):
+            if subscription is None or not _comes_by_put(subscription):
                 continue
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)

@@ -40,6 +40,8 @@ RESERVE_BYTES = 32 * 1024 * 1024
 PUT_RESERVE_BYTES = RESERVE_BYTES // 4
 # Rows that are discarded are read first, for the record; this many in one turn.
 DISCARDED_PER_TURN = 20_000
+# What taking up a discard counts, besides its rows: it takes some 100 microseconds, a row one or two.
+DISCARD_ROWS = 50
 # A reason in the record: a subscription ended while the store had no room for its rows.
 _ENDED = "subscription ended"
 # How much to shed at once from a subscription that is over its limit and may drop its oldest.
@@ -139,7 +141,7 @@ class StoredQueues:
         self.backlog = StoreBacklog()
         self._storing: list[tuple[Subscription, NDArray[np.int64]]] = []
         self._consigned: deque[tuple[int, Consignment]] = deque()
-        self._discards: list[Discard] = []
+        self._discards: deque[Discard] = deque()
         # How many of them a cursor has, by its number: needed for every row that is delivered.
         self._discarding: Counter[int] = Counter()
         self.shed = self.record = 0
@@ -396,8 +398,22 @@ class StoredQueues:
         while self._consigned and self._consigned[0][0] <= safe:
             self._consigned.popleft()[1].release()
         if self._discards:
-            left = [each for each in self._discards if not self._discarded(each, now)]
-            self._discards, self._discarding = left, Counter(each.cursor.number for each in left)
+            self._proceed_discards(now)
+
+    def _proceed_discards(self, now: int) -> None:
+        """Give up as many rows as one turn takes; the cursors that it does not reach are first in the next one."""
+        room, left = DISCARDED_PER_TURN, []
+        while self._discards and room > 0:
+            discard = self._discards.popleft()
+            count = self._discarded(discard, now, room)
+            room -= DISCARD_ROWS + count
+            if self._is_over(discard):
+                self._forget_discard(discard.cursor.number)
+            else:
+                left.append(discard)
+        if self._discards:
+            self.log.wake()
+        self._discards.extend(left)
 
     @property
     def discards(self) -> int:
@@ -408,9 +424,14 @@ class StoredQueues:
         """Return whether rows of a cursor are being given up."""
         return cursor.number in self._discarding
 
-    def _discarded(self, discard: Discard, now: int) -> bool:
-        """Give up its rows that are in memory; return whether all are."""
-        room = DISCARDED_PER_TURN
+    def _forget_discard(self, cursor: int) -> None:
+        self._discarding[cursor] -= 1
+        if not self._discarding[cursor]:
+            del self._discarding[cursor]
+
+    def _discarded(self, discard: Discard, now: int, room: int) -> int:
+        """Give up up to so many of its rows that are in memory; return how many."""
+        before = discard.left
         while discard.left > 0 and room > 0:
             taken = self._take_discarded(discard, min(discard.left, room))
             for each in taken:
@@ -429,6 +450,10 @@ class StoredQueues:
                 break
         if discard.owner is not None and discard.owner.replays and self.on_follow is not None:
             self.on_follow(discard.owner)
+        return before - discard.left
+
+    def _is_over(self, discard: Discard) -> bool:
+        """Return whether nothing of it is left; then its cursor ends, if it is to."""
         if discard.left > 0 and self._has_more(discard):
             return False
         if discard.ends:

@@ -103,16 +103,23 @@ class Work(NamedTuple):
 
 
 class Turns:
-    """Unfinished work by source, and the sessions that are owed what waits in their queues."""
+    """Unfinished work by source, and the sessions that are owed what waits in their queues.
+
+    Attributes:
+        leaving: subscriptions of sessions that are gone, still in the index.
+        abandoned: subscriptions that have ended with something in their queues, and why they have.
+    """
 
     def __init__(self) -> None:
         self._sources: dict[int, deque[Work]] = {}
         self._owed: dict[int, Session] = {}
+        self.leaving: deque[Subscription] = deque()
+        self.abandoned: deque[tuple[Subscription, str]] = deque()
         self.bytes = 0
         self.messages = 0
 
     def __bool__(self) -> bool:
-        return bool(self._sources or self._owed)
+        return bool(self._sources or self._owed or self.leaving or self.abandoned)
 
     def has(self, origin: int) -> bool:
         """Return whether work of this source waits, so that its next batch has to wait too."""
