@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.broker import Broker, Limits, OverflowPolicy, PublisherNumbers, stored
+from postroad.broker import Broker, Limits, OverflowPolicy, PublisherNumbers, stored_queues
 from postroad.messages import Batch, MessageId
 from postroad.store import SimulatedDisk, carry_out
 from postroad.tracking import ExactRecorder
@@ -116,7 +116,7 @@ def test_a_publisher_that_was_pushed_back_goes_on_when_the_subscription_has_left
 
 
 def test_what_was_spooled_for_many_subscriptions_is_given_up_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "DISCARDED_PER_TURN", 10 * (stored.DISCARD_ROWS + 1))
+    monkeypatch.setattr(stored_queues, "DISCARDED_PER_TURN", 10 * (stored_queues.DISCARD_ROWS + 1))
     disk, limits = SimulatedDisk(), Limits(spool_memory_bytes=1)
     core, log = stored_core(disk, NumberBlocks(), 0, in_turns=True, limits=limits)
     session = subscribed(core, 60, OverflowPolicy.SPOOL)

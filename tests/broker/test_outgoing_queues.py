@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from postroad.broker import BrokerError, QueueSettings, named_queues, outgoing_queues
+from postroad.broker import BrokerError, QueueSettings, outgoing_queues, queue_quota
 from postroad.messages import Batch, Draft, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import StoreSettings
@@ -208,7 +208,7 @@ def test_messages_that_come_home_wait_while_no_queue_can_be_made(monkeypatch: py
     (queue,) = broker.peers.outgoing.listed()
     # A new plan makes this broker the home; at first it has as many queues as it may.
     broker.core.homes.home, queue.home = (lambda _: 2), 2
-    monkeypatch.setattr(named_queues, "MAX_QUEUES", 0)
+    monkeypatch.setattr(queue_quota, "MAX_QUEUES", 0)
     broker.peers.outgoing.pump(queue, network.now)
     assert (queue.cursor.rows, "the limit" in queue.trouble) == (3, True)
     monkeypatch.undo()

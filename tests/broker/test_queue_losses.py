@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from postroad.broker import AckMode, BrokerError, Outbox, QueueSettings, consumers, named_queues
+from postroad.broker import AckMode, BrokerError, Outbox, QueueSettings, consumers, named_queues, queue_quota
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.security import AllowAll, Refusal
 from postroad.store import StoreSettings
@@ -110,8 +110,8 @@ def test_dead_letter_queue_is_bounded_and_keeps_the_latest() -> None:
 
 
 def test_queues_of_clients_do_not_keep_dead_letter_queues_from_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(named_queues, "MAX_QUEUES", 3)
-    monkeypatch.setattr(named_queues, "MAX_QUEUES_PER_PRINCIPAL", 2)
+    monkeypatch.setattr(queue_quota, "MAX_QUEUES", 3)
+    monkeypatch.setattr(queue_quota, "MAX_QUEUES_PER_PRINCIPAL", 2)
     scene = QueueScene()
     session = scene.core.attached("")
     queues = scene.core.queues
@@ -128,7 +128,7 @@ def test_queues_of_clients_do_not_keep_dead_letter_queues_from_being_made(monkey
         scene.answer(owner, got, positive=False, requeues=False)
         assert scene.queue(f"DLQ.{name}").cursor.rows == 1
     assert queues.returns.undeliverable == ""
-    monkeypatch.setattr(named_queues, "MAX_QUEUES", 30)
+    monkeypatch.setattr(queue_quota, "MAX_QUEUES", 30)
     with pytest.raises(BrokerError, match="without a login has 2 queues"):
         scene.consume(session, "e", queue="e")
 

@@ -9,8 +9,8 @@ import msgspec
 from postroad.broker import QueueSettings
 from postroad.broker.consumers import MAX_PROFILES
 from postroad.broker.message_groups import BUCKETS, GROUP_ATTRIBUTE
-from postroad.broker.named_queues import MAX_QUEUES, MAX_QUEUES_PER_PRINCIPAL
 from postroad.broker.queue_names import MAX_NAME_BYTES
+from postroad.broker.queue_quota import MAX_QUEUES, MAX_QUEUES_PER_PRINCIPAL
 from postroad.protocols.stomp import StompDecoder, Subscribe
 from tests.structure.markdown import blocks
 from tests.structure.repository import ROOT

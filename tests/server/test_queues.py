@@ -199,7 +199,7 @@ def test_what_a_publisher_sends_again_after_a_restart_is_stored_once(tmp_path: P
 def test_subscribe_that_cannot_be_is_refused_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], said: str
 ) -> None:
-    monkeypatch.setattr("postroad.broker.named_queues.MAX_QUEUES", 2)
+    monkeypatch.setattr("postroad.broker.queue_quota.MAX_QUEUES", 2)
 
     async def talk() -> None:
         async with service(tmp_path) as broker:

@@ -22,6 +22,7 @@ from postroad.broker.errors import BrokerError
 from postroad.broker.expiries import SWEPT_ROWS, Expiries
 from postroad.broker.queue_dispatch import QueueDispatch
 from postroad.broker.queue_names import check_name, rows_by_name
+from postroad.broker.queue_quota import QueueQuota
 from postroad.broker.queue_returns import QueueReturns
 from postroad.broker.row_groups import any_expires
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
@@ -46,13 +47,9 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-__all__ = ["MAX_QUEUES", "QUEUE_PREFIX", "NamedQueue", "NamedQueues", "QueueTerms"]
+__all__ = ["QUEUE_PREFIX", "NamedQueue", "NamedQueues", "QueueTerms"]
 
 QUEUE_PREFIX = "/queue/"
-# A queue outlives the client that made it: without a bound, clients with ever new names would fill memory.
-MAX_QUEUES = 10_000
-# So that one login does not take all of them.
-MAX_QUEUES_PER_PRINCIPAL = 1_000
 
 
 class QueueTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +122,7 @@ class NamedQueues:
         self._index = SubscriptionIndex(secret=core.index_secret)
         self.redeliveries = redeliveries
         self._named: dict[str, NamedQueue] = {}
+        self._quota = QueueQuota()
         self._by_cursor: dict[int, NamedQueue] = {}
         self.dispatch = QueueDispatch(core, deliveries, self._index)
         self.returns = QueueReturns(
@@ -174,6 +172,7 @@ class NamedQueues:
         self._by_cursor[cursor.number] = queue
         if not terms.deleted:
             self._named[terms.queue] = queue
+            self._quota.add(terms)
         self._core.recorder.subscribed(cursor.number, terms.principal, destination, "", now)
         return queue
 
@@ -191,18 +190,7 @@ class NamedQueues:
             self._core.homes.check(name)
         if not at_home:
             check_name(name)
-        # Clients can neither use up the dead-letter queues that the broker needs, nor lose theirs to them.
-        if sum(each.terms.own == at_home for each in self._named.values()) >= MAX_QUEUES:
-            raise BrokerError(
-                f"this broker has {MAX_QUEUES:,} queues, the limit; delete some that nobody needs "
-                "(postroad queues list)"
-            )
-        mine = sum(each.terms.principal == principal and not each.terms.own for each in self._named.values())
-        if not at_home and mine >= MAX_QUEUES_PER_PRINCIPAL:
-            raise BrokerError(
-                f"{principal or 'clients without a login'} has {mine:,} queues here, the limit; delete some that "
-                "nobody needs (postroad queues list)"
-            )
+        self._quota.check(principal, at_home)
         if refusal := self._stored.refusal:
             raise BrokerError(f"no queue can be made now: {refusal}")
         terms = QueueTerms(queue=name, principal=principal, created=now, own=at_home)
@@ -230,6 +218,7 @@ class NamedQueues:
             outbox.closes.append((number, why))
         self._recall(queue)
         del self._named[queue.name]
+        self._quota.remove(queue.terms)
         self._core.release_publishers(queue.holder, outbox)
         return self._discard_all(queue, reason)
 

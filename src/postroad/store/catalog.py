@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from postroad.store.row_sets import ROW_BITS
+from postroad.store.row_sets import ROW_BITS, Runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from postroad.store.row_sets import Runs
 
     Column = NDArray[np.int64]
 
@@ -135,6 +133,11 @@ class Catalog:
                 self._count_live(segment, sign * count)
                 self._dead -= sign * count
         return int((table[_LENGTH, at] // np.maximum(table[_ROWS, at], 1) * sizes).sum())
+
+    def count_all(self, number: int, rows: int) -> None:
+        """Count so many rows of one record for all cursors that want some, at once: it does not matter which rows."""
+        first = np.array([number << ROW_BITS])
+        self.count(Runs(first, first + rows), 1)
 
     def _count_live(self, segment: int, change: int) -> None:
         count = self.live.get(segment, 0) + change

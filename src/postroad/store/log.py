@@ -227,15 +227,11 @@ class Log:
         length, latest = HEADER_BYTES + len(payload), latest_time(payload)
         self._catalog.add(CatalogEntry(number, number, UNPLACED, 0, length, sealed.rows, sealed.stored, latest))
         self._cache.pin(number, payload)
-        wanted, row_bytes = 0, length // max(sealed.rows, 1)
-        for match in matches:
-            if (cursor := self.cursors.get(match.cursor)) is not None:
-                cursor.waiting.append(runs_of(place_of(number, match.rows)))
-                cursor.bytes += row_bytes * len(match.rows)
-                wanted += len(match.rows)
-        # Once for all cursors: what counts is the record, not which of its rows.
-        first = place_of(number, np.zeros(1, np.int64))
-        self._catalog.count(Runs(first, first + wanted), 1)
+        held = [(cursor, each.rows) for each in matches if (cursor := self.cursors.get(each.cursor)) is not None]
+        for cursor, rows in held:
+            cursor.waiting.append(runs_of(place_of(number, rows)))
+            cursor.bytes += length // max(sealed.rows, 1) * len(rows)
+        self._catalog.count_all(number, sum(len(rows) for _, rows in held))
         self._enqueue(Kind.BATCH, payload, any(each.cursor in self._durable for each in matches), catalogued=number)
 
     def _enqueue(self, kind: Kind, payload: bytes, durable: bool, catalogued: int = 0) -> None:
