@@ -53,6 +53,27 @@ def test_health_ready_and_status_tell_the_state_of_the_broker(tmp_path: Path) ->
     run(talk)
 
 
+def test_status_lists_a_mebibyte_of_selectors_and_counts_the_rest(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0) as broker:
+            clients = [await Client.connect(broker.port) for _ in range(3)]
+            for client in clients:
+                for number in range(50):
+                    client.send("SUBSCRIBE", id=str(number), destination="/topic/t", selector=f"b = '{'x' * 30_000}'")
+                client.send("SEND", destination="/topic/nobody", receipt="r")
+                assert (await client.frame()).command == "RECEIPT"
+            code, body = await get(broker.admin_port, "/status")
+            told = json.loads(body)
+            assert code == 200
+            assert len(body) < 1_200_000
+            assert [len(session["subscriptions"]) for session in told["sessions"]] == [34, 0, 0]
+            assert told["left_out"] == {"sessions": 0, "subscriptions": 116}
+            for client in clients:
+                await client.close()
+
+    run(talk)
+
+
 def test_with_a_token_only_who_shows_it_sees_who_is_connected(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef\n")
