@@ -381,8 +381,9 @@ class StoredQueues:
     def shed_oldest(self, subscription: Subscription) -> None:
         """Shed the oldest rows of a subscription that is over its limit."""
         cursor = subscription.cursor
-        # After one round of this its consumer has its turn, or with much coming in it would never get anything.
-        if cursor is not None and not self.is_discarding(cursor) and not self.log.is_fenced(cursor):
+        # After one round of this its consumer has its turn, or with much coming in it would never get anything. A fence
+        # of another kind does not count: a dead-letter queue has a new one with each message that comes to it.
+        if cursor is not None and not self.is_discarding(cursor) and cursor.given_up <= self.log.safe:
             unread, over = self.log.unread(cursor), cursor.bytes - self.log.settings.subscription_bytes
             # At least the excess: more may come between two looks than a share of what waits.
             left = 1 + max(unread // _SHED_SHARE, unread * max(0, over) // max(1, cursor.bytes))
@@ -461,6 +462,7 @@ class StoredQueues:
         else:
             # A crash may bring these rows back, so no later one goes out before they are gone for good.
             self.log.fence(discard.cursor)
+            discard.cursor.given_up = discard.cursor.fence if discard.cursor.durable else 0
         return True
 
     def _take_discarded(self, discard: Discard, most: int) -> list[Taken]:

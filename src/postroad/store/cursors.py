@@ -61,6 +61,7 @@ class Cursor:
         attached: somebody takes rows from it.
         fence: rows are given out once the record of this number is safe. It says that the cursor is attached, gave it
             rows of another cursor, or says that rows were given up.
+        given_up: the number of the last record that says that rows were given up; 0 for none.
         waiting: rows to hand out.
         in_flight: rows that were given out and are neither settled nor given back.
         tried: rows that were, or may have been, given out before; a superset, cleaned when rows are given out again.
@@ -76,6 +77,7 @@ class Cursor:
         "ceiling",
         "durable",
         "fence",
+        "given_up",
         "in_flight",
         "notes",
         "number",
@@ -99,7 +101,7 @@ class Cursor:
         self.terms = terms
         self.durable = durable
         self.attached = False
-        self.fence = 0
+        self.fence = self.given_up = 0
         self.waiting = RowSet(waiting)
         self.in_flight = RowSet()
         self.tried = RowSet(tried)
