@@ -6,6 +6,7 @@ import argparse
 import subprocess
 import sys
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 
 from fuzz.corpus import MAX_INPUT_BYTES, read_corpus, write_corpus
@@ -66,6 +67,8 @@ def main() -> int:
         name = max((name for name in TARGETS if given.replay.name.startswith(name)), key=len)
         TARGETS[name](given.replay.read_bytes())
         return 0
+    if find_spec("atheris") is None:
+        parser.error("the fuzzer atheris is not installed: use scripts/fuzz, which installs it")
     unknown = [name for name in given.targets if name not in TARGETS]
     if unknown:
         parser.error(f"there is no target {unknown[0]!r}; there are {', '.join(TARGETS)}")
