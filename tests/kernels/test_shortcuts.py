@@ -20,14 +20,14 @@ from numba.core.dispatcher import Dispatcher
 from postroad.kernels import compiler
 from postroad.messages.lookup import _gather
 from postroad.messages.scanner import decode_messages
-from postroad.filters.hashes import _hash_spans
+from postroad.filters.hashes import _hash_ids
 from postroad.matching.registry import shape_key
 
 if sys.argv[1] == "usual":
     compiler.taken = contextlib.nullcontext
     compiler.FewPasses = Compiler
     compiler._Dispatcher.get_call_template = Dispatcher.get_call_template
-for kernel in (_gather, decode_messages, _hash_spans, shape_key):
+for kernel in (_gather, decode_messages, _hash_ids, shape_key):
     for part in compiler.compiled(kernel):
         sections = binding.ObjectFileRef.from_data(part.code).sections()
         print(kernel.name, [hashlib.sha256(each.data()).hexdigest() for each in sections if each.is_text()])
