@@ -63,6 +63,15 @@ def _frames() -> list[bytes]:
     return [bytes([version, step]) + send + more + rest for version in range(4) for step in (0, 7)]
 
 
+def _websocket_frames() -> list[bytes]:
+    text, mask = b"SEND\ndestination:/topic/a\n\n\0", bytes(4)
+    first = b"\x01" + bytes([0x80 | len(text)]) + mask + text
+    ping = b"\x89\x82" + mask + b"hi"
+    last = b"\x80\xfe\x00\x80" + mask + bytes(128)
+    binary = b"\x82\xff" + (200).to_bytes(8, "big") + mask + bytes(200)
+    return [bytes([step]) + first + ping + last + binary + b"\x88\x82" + mask + b"\x03\xe8" for step in (0, 5)]
+
+
 def _records() -> list[bytes]:
     frames: list[LinkRecord | Interest | Digest | Attach | Topics] = [
         LinkRecord(2, 1_000, 1, 0, ((1, 1), (3, 2))),
@@ -222,5 +231,6 @@ def seeds(target: str) -> list[bytes]:
         "selectors": lambda: [text.encode() for text in _SELECTORS],
         "store_segments": _segments,
         "topics": lambda: [b"a.*.>\na.b.c", b">\na", b"a..b\n"],
+        "websocket_frames": _websocket_frames,
     }
     return made[target]()

@@ -36,4 +36,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "selectors": language_targets.selectors,
     "store_segments": stored_targets.store_segments,
     "topics": language_targets.topics,
+    "websocket_frames": wire_targets.websocket_frames,
 }

@@ -20,6 +20,8 @@ from postroad.matching.encoding import EncodingError, Scheme, decode_exact, enco
 from postroad.messages import DecodeError, check_batch, decode_batch, decode_envelopes, encode_batch
 from postroad.protocols.link import Control, Data, LinkDecoder, LinkError
 from postroad.protocols.stomp import FrameReader, StompDecoder, StompError, StompLimits
+from postroad.protocols.websocket import WebSocketDecoder
+from postroad.protocols.websocket.decoder import LONGEST_CONTROL
 from postroad.routing.contract import Delta
 from postroad.routing.control_frames import Digest, Interest, InterestDelta, LinkRecord, decode_frame, encode_frame
 from postroad.routing.errors import RoutingError
@@ -38,6 +40,7 @@ __all__ = [
     "link_frames",
     "link_state",
     "queue_packets",
+    "websocket_frames",
 ]
 
 _HANDSHAKES = (
@@ -72,6 +75,26 @@ def client_frames(data: bytes) -> None:
             reader.receive(piece)
     except (StompError, LimitError):
         pass
+
+
+def websocket_frames(data: bytes) -> None:
+    """Frames of a WebSocket client, cut into reads anywhere: the cuts change nothing that they carry."""
+    choices = Choices(data)
+    pieces = choices.pieces()
+    decoder, whole = WebSocketDecoder(_LIMITS.body_bytes), WebSocketDecoder(_LIMITS.body_bytes)
+    expected = whole.receive(b"".join(pieces))
+    payload = b""
+    for piece in pieces:
+        found = decoder.receive(piece)
+        payload += found.payload.tobytes()
+        if found.close or found.fault is not None:
+            assert (found.close, found.fault) == (expected.close, expected.fault)
+            break
+        assert decoder.pending < LONGEST_CONTROL
+    else:
+        assert not expected.close
+        assert expected.fault is None
+    assert payload == expected.payload.tobytes()
 
 
 def link_frames(data: bytes) -> None:

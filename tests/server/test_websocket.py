@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,12 +12,15 @@ from websockets.typing import Origin, Subprotocol
 
 from postroad.broker import Limits
 from postroad.protocols.stomp import Frame, FrameReader, encode_frame
-from postroad.server import websocket
+from postroad.server.tcp import TcpConnection
 from postroad.sessions.stomp.renderers import MESSAGE_BYTES
+from tests.protocols.websocket.reference import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, frame
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+    from types import FrameType
 
     from websockets.asyncio.client import ClientConnection
 
@@ -265,39 +267,75 @@ def test_a_frame_that_breaks_the_websocket_protocol_ends_its_connection(tmp_path
     run(conversation)
 
 
-def _empty_frames(count: int) -> bytes:
-    """Fragments of one message without content, masked by zeros."""
-    return b"\x02\x80\0\0\0\0" + b"\x00\x80\0\0\0\0" * count
+def calls_of(action: Callable[[], object]) -> int:
+    """How many functions of Python an action calls: its work, whatever the machine."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
-def test_a_read_of_many_small_frames_is_taken_in_turns(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opcode", [CONTINUATION, PING, PONG])
+def test_a_read_of_many_small_frames_is_as_much_work_as_one_of_few(tmp_path: Path, opcode: int) -> None:
     async def talk() -> None:
         async with service(tmp_path, websocket_port=0) as broker, connect(address(broker.websocket_port)) as socket:
             await socket.send(HELLO.decode())
             assert "CONNECTED" in str(await socket.recv())
             (connection,) = broker.clients._connections.values()
-            # Each look at the clock finds a turn's time gone.
-            ticks = itertools.count(0, websocket.TURN_MS + 1)
-            broker.clients.timer = lambda: next(ticks)
-            frames = _empty_frames(40_000)
-            turns = 0
-            connection.data_received(frames)
-            while left := len(connection._unread):  # type: ignore[attr-defined]
-                turns += 1
-                await asyncio.sleep(0)
-                assert len(connection._unread) >= left - websocket.PART_BYTES  # type: ignore[attr-defined]
-            assert turns >= len(frames) // websocket.PART_BYTES
+            connection.data_received(frame(BINARY, final=False))
+            one = frame(opcode, final=opcode != CONTINUATION)
+            few, many = one * 10, one * 40_000
+            # The first read of a kind may call what later ones find done.
+            connection.data_received(few)
+            assert calls_of(lambda: connection.data_received(many)) == calls_of(lambda: connection.data_received(few))
 
     run(talk)
 
 
-@pytest.mark.parametrize("part", [10, 100, 5_000])
-def test_what_is_taken_in_turns_is_carried_out_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
-) -> None:
-    monkeypatch.setattr(websocket, "PART_BYTES", part)
-    monkeypatch.setattr(websocket, "TURN_MS", 0)
+def test_the_last_ping_of_a_read_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
 
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker, connect(address(broker.websocket_port)) as socket:
+            await socket.send(HELLO.decode())
+            assert "CONNECTED" in str(await socket.recv())
+            (connection,) = broker.clients._connections.values()
+            monkeypatch.setattr(TcpConnection, "write", lambda _, data: written.append(bytes(data)))
+            connection.data_received(frame(PING, b"first") + frame(PING, b"last"))
+            monkeypatch.undo()
+
+    run(talk)
+    assert written == [b"\x8a\x04last"]
+
+
+def test_frames_right_after_the_request_are_carried_out(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            client = await Client.open(broker.websocket_port)
+            request = (
+                b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            )
+            client.writer.write(request + frame(TEXT, HELLO) + frame(CLOSE, b"\x03\xe8"))
+            answer = await client.reader.read()
+            assert answer.startswith(b"HTTP/1.1 101 ")
+            # The close frame comes last, with the code that the client gave.
+            assert b"CONNECTED" in answer
+            assert answer.endswith(b"\x88\x02\x03\xe8")
+            await client.close()
+
+    run(talk)
+
+
+def test_what_comes_in_one_read_is_carried_out_in_order(tmp_path: Path) -> None:
     async def talk() -> None:
         async with service(tmp_path, websocket_port=0) as broker, connect(address(broker.websocket_port)) as socket:
             await socket.send(HELLO.decode())

@@ -97,6 +97,7 @@ INNER: dict[str, set[str]] = {
         "stomp.columns",
         "stomp.id_headers",
         "stomp.limits",
+        "websocket",
     },
     "recording": {
         "disk",

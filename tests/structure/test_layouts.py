@@ -18,6 +18,7 @@ OTHER_LAYOUTS = {
     "matching/table_hash.py": "bytes of a word",
     "protocols/link/data_kernels.py": "the line of a frame",
     "protocols/stomp/frame_kernels.py": "digits of a word",
+    "protocols/websocket/frame_kernels.py": "the mask of a frame",
     "tracking/exact_book.py": "a size of a chunk",
 }
 

@@ -49,7 +49,7 @@ WHITE_BOX: dict[str, set[str]] = {
     "tests/server/test_fuzz.py": {"_connections"},
     "tests/server/test_links.py": {"_dialler", "_tasks"},
     "tests/server/test_metrics.py": {"_clock"},
-    "tests/server/test_websocket.py": {"_connections", "_unread"},
+    "tests/server/test_websocket.py": {"_connections"},
     "tests/simulation/test_agreement.py": {"_exact"},
     "tests/store/test_log.py": {"_catalog"},
     "tests/tracking/test_id_runs.py": {"_open"},

@@ -1,4 +1,8 @@
-"""A client over WebSocket: frames of the `websockets` library around the same session as over TCP."""
+"""A client over WebSocket: the opening handshake, and frames around the same session as over TCP.
+
+The `websockets` library answers the request, and writes frames. Those of the client are decoded a read at a time by
+`postroad.protocols.websocket`; the library gets only the PING and the CLOSE to answer.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from websockets.exceptions import NegotiationError
-from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from postroad.protocols.websocket import WebSocketDecoder
 from postroad.server.origins import allows_origin
 from postroad.server.tcp import TcpConnection
 
@@ -28,12 +32,6 @@ __all__ = ["WebSocketConnection"]
 # the frames around it. The library would take a request of 1 MiB, and keep what is not a whole WebSocket message yet.
 MAX_STRANGER_BYTES = 32 * 1024
 
-# What is read at once, and for how long: a read of 256 KiB has room for 40,000 frames without content, which take half
-# a second. The rest waits until all other connections had a turn.
-PART_BYTES = 32 * 1024
-TURN_MS = 20
-
-_DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 _PONG = b"\x8a"
 
 # The library logs every connection; ours does that already, with more to say.
@@ -62,15 +60,10 @@ class WebSocketConnection(TcpConnection):
             max_size=profile.max_message_bytes,
             logger=_library_log,
         )
-        # Clients in browsers want text; a client that sends binary messages gets such ones.
-        self._binary = False
+        self._decoder = WebSocketDecoder(profile.max_message_bytes)
         self._heard = False
         self._refused = False
         self._early_bytes = 0
-        # What was read and not looked at yet; while there is some, nothing more is read.
-        self._unread = bytearray()
-        self._is_turn_due = False
-        self._paused = False
 
     def _choose(self, offered: Sequence[Subprotocol]) -> Subprotocol | None:
         """The newest that both know; a client that names none may speak the protocol all the same."""
@@ -90,88 +83,61 @@ class WebSocketConnection(TcpConnection):
             if self._early_bytes > MAX_STRANGER_BYTES:
                 self.cut_off(f"more than {MAX_STRANGER_BYTES:,} bytes came before CONNECT (limit MAX_STRANGER_BYTES)")
                 return
-        self._unread += data
-        if not self._is_turn_due:
-            self._read_on()
-
-    def _read_on(self) -> None:
-        """Take what was read, part by part; what takes longer than a turn waits for the next."""
-        until = self._clients.timer() + TURN_MS
         try:
-            while self._unread and not (self._shut or self._paused):
-                # Line by line up to the end of the request: a client may send frames right after it, and those can
-                # only be read when the request is answered.
-                opening = self._protocol.state is State.CONNECTING
-                end = self._unread.find(b"\n") + 1 or len(self._unread) if opening else PART_BYTES
-                part = bytes(self._unread[:end])
-                del self._unread[:end]
-                self._take(part)
-                if self._unread and self._clients.timer() >= until:
-                    self._read_later()
-                    return
+            rest = memoryview(data)
+            if self._protocol.state is State.CONNECTING:
+                rest = self._shake_hands(rest)
+            if rest and self._protocol.state is State.OPEN:
+                self._take(rest)
         except Exception as error:
             self._broke(error)
-        if self._shut:
-            self._unread.clear()
 
-    def _read_later(self) -> None:
-        if not self._is_turn_due:
-            self._is_turn_due = True
-            super().pause_reading()
-            self._loop.call_soon(self._next_turn)
+    def _shake_hands(self, data: memoryview) -> memoryview:
+        """Read and answer the request; return what the client sent right after it.
 
-    def _next_turn(self) -> None:
-        self._is_turn_due = False
-        if self._transport.is_closing():
+        Line by line up to the end of the request: frames after it can only be decoded when it is answered.
+        """
+        lines, at = bytes(data), 0
+        while at < len(lines) and self._protocol.state is State.CONNECTING and not self._shut:
+            start, at = at, lines.find(b"\n", at) + 1 or len(lines)
+            self._protocol.receive_data(lines[start:at])
+            for event in self._protocol.events_received():
+                if isinstance(event, Request):
+                    self._protocol.send_response(self._answer_to(event))
+            self._flush()
+        return data[at:]
+
+    def _take(self, data: memoryview) -> None:
+        """Pass on what the frames of a read carry: many messages make one batch here too."""
+        found = self._decoder.receive(data)
+        if found.ping:
+            self._answer(found.ping)
+        if len(found.payload):
+            self._session.received(found.payload.data)
+        if self._protocol.state is not State.OPEN:
+            # The session has closed the connection.
             return
-        self._read_on()
-        self._count_kept()
-        if not (self._unread or self._paused):
-            super().resume_reading()
+        if found.close:
+            self._answer(found.close)
+        elif found.fault is not None:
+            self._protocol.fail(*found.fault)
+            self._flush()
 
-    def pause_reading(self) -> None:
-        self._paused = True
-        super().pause_reading()
-
-    def resume_reading(self) -> None:
-        self._paused = False
-        if self._unread:
-            self._read_later()
-        else:
-            super().resume_reading()
-
-    def _take(self, data: bytes) -> None:
-        self._protocol.receive_data(data)
-        received = self._payload()
+    def _answer(self, frame: bytes) -> None:
+        """Have the library answer a whole control frame."""
+        self._protocol.receive_data(frame)
+        self._protocol.events_received()
         self._flush()
-        if received:
-            self._session.received(received)
 
     @property
     def _kept_now(self) -> int:
-        # The library keeps a WebSocket message until it is whole.
-        return super()._kept_now + len(self._protocol.reader.buffer) + len(self._unread)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._unread.clear()
-        super().connection_lost(exc)
+        # The library keeps a line of the request until it is whole.
+        return super()._kept_now + len(self._protocol.reader.buffer) + self._decoder.pending
 
     def eof_received(self) -> bool | None:
         if not self._shut:
             self._protocol.receive_eof()
         return None
-
-    def _payload(self) -> bytes:
-        """What the messages of a part hold, end to end: many messages make one batch here too."""
-        pieces: list[bytes] = []
-        for event in self._protocol.events_received():
-            if isinstance(event, Request):
-                self._protocol.send_response(self._answer_to(event))
-            elif isinstance(event, Frame) and event.opcode in _DATA:
-                if event.opcode is not Opcode.CONT:
-                    self._binary = event.opcode is Opcode.BINARY
-                pieces.append(bytes(event.data))
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _answer_to(self, request: Request) -> Response:
         if self._refused or self._clients.is_full:
@@ -201,7 +167,7 @@ class WebSocketConnection(TcpConnection):
         if self._protocol.state is not State.OPEN:
             return
         for piece in self._profile.pieces(bytes(data)):
-            if self._binary or not _is_text(piece):
+            if self._decoder.is_binary or not _is_text(piece):
                 self._protocol.send_binary(piece)
             else:
                 self._protocol.send_text(piece)
