@@ -148,7 +148,8 @@ def test_full_store_and_retention_cut_short_are_told_in_the_log_and_by_health(
             for _ in range(2):
                 watch.look()
             assert broker.troubles() == [
-                "store: it is full (limit store.max_bytes), and 2 messages of neighbours wait until it has room"
+                f"store: it is full (store.max_bytes is {broker.config.store.max_bytes:,}), and 2 messages of "
+                "neighbours wait for room"
             ]
 
     run(talk)

@@ -83,7 +83,7 @@ def test_idle_strangers_do_not_use_up_the_places_of_clients(tmp_path: Path) -> N
             assert (counts.strangers_evicted, counts.strangers_now <= 5) == (16, True)
             with contextlib.suppress(ConnectionError):
                 error = await idle[0].frame()
-                assert "limit strangers" in error.headers["message"]
+                assert "limits.strangers" in error.headers["message"]
             for client in (*idle, first, second):
                 await client.close()
 

@@ -167,7 +167,7 @@ def test_connections_beyond_the_limit_are_told_so_and_the_others_go_on(tmp_path:
             third = await Client.open(broker.port)
             third.send("CONNECT", **{"accept-version": "1.2", "host": "here"})
             error = await third.frame()
-            assert "2 connections, its limit (sessions)" in error.headers["message"]
+            assert "2 connections, its limit (limits.sessions)" in error.headers["message"]
             assert await third.at_end()
             await third.close()
             await first.subscribe("s", "a")
@@ -185,7 +185,7 @@ def test_a_connection_that_says_nothing_is_closed_in_time(tmp_path: Path) -> Non
         async with service(tmp_path, connect_seconds=0.2) as broker:
             silent = await Client.open(broker.port)
             error = await silent.frame()
-            assert "(limit connect_seconds)" in error.headers["message"]
+            assert "(setting connect_seconds)" in error.headers["message"]
             assert await silent.at_end()
             await silent.close()
 

@@ -58,7 +58,7 @@ def test_a_connected_client_is_no_stranger_and_cannot_be_evicted() -> None:
         door.arrive(f"s{number}", "y")
     assert door.strangers == ["s3", "s4"]
     assert door.connect("s3") == ""
-    assert "2 connections, its limit (sessions)" in door.connect("s4")
+    assert "2 connections, its limit (limits.sessions)" in door.connect("s4")
     door.leave("a")
     assert door.connect("s4") == ""
 

@@ -74,13 +74,13 @@ class Budgets:
         if session.subscription_bytes + size > limits.session_subscription_bytes:
             raise BrokerError(
                 f"the subscriptions of this session would take {session.subscription_bytes + size:,} bytes; the "
-                f"limit is {limits.session_subscription_bytes:,} (session_subscription_bytes); use shorter "
+                f"limit is {limits.session_subscription_bytes:,} (limits.session_subscription_bytes); use shorter "
                 "selectors, or fewer"
             )
         if self.bytes + size > limits.subscription_bytes:
             raise BrokerError(
                 f"the subscriptions of this broker would take {self.bytes + size:,} bytes; the limit is "
-                f"{limits.subscription_bytes:,} (subscription_bytes); try another broker"
+                f"{limits.subscription_bytes:,} (limits.subscription_bytes); try another broker"
             )
 
     def allowance(self, session: Session) -> int:
@@ -100,15 +100,15 @@ class Budgets:
             raise BrokerError(
                 "with this subscription, those of this session could make a single message take "
                 f"{(session.matching_work + work) / NANOSECONDS:,.1f} ms or more to match; the limit is "
-                f"{limits.session_matching_ms:,} (session_matching_ms); use fewer different LIKE patterns and "
+                f"{limits.session_matching_ms:,} (limits.session_matching_ms); use fewer different LIKE patterns and "
                 "conditions"
             )
         if self.work + work > limits.matching_ms * NANOSECONDS:
             raise BrokerError(
                 "with this subscription, those of this broker could make a single message take "
                 f"{(self.work + work) / NANOSECONDS:,.1f} ms or more to match; the limit is "
-                f"{limits.matching_ms:,} (matching_ms); use fewer different LIKE patterns and conditions, or try "
-                "another broker"
+                f"{limits.matching_ms:,} (limits.matching_ms); use fewer different LIKE patterns and conditions, or "
+                "try another broker"
             )
 
     def enter(

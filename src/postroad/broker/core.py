@@ -158,7 +158,7 @@ class Broker:
         guests = 0 if self.peers is None else len(self.peers.guests)
         if not is_guest and len(self._sessions) - guests >= self.limits.sessions:
             raise BrokerError(
-                f"this broker has {self.limits.sessions:,} sessions, its limit (sessions); try another one"
+                f"this broker has {self.limits.sessions:,} sessions, its limit (limits.sessions); try another one"
             )
         session = Session(self._next_session, principal, self.waiting)
         self._next_session += 1
@@ -236,7 +236,7 @@ class Broker:
             raise BrokerError(f"this session has a subscription {key!r} already; unsubscribe it or choose another id")
         if len(session.subscriptions) >= self.limits.subscriptions_per_session:
             limit = self.limits.subscriptions_per_session
-            raise BrokerError(f"this session has {limit:,} subscriptions, the limit (subscriptions_per_session)")
+            raise BrokerError(f"this session has {limit:,} subscriptions, the limit (limits.subscriptions_per_session)")
 
     def allowed(self, session: Session, topic: str, selector: str, queued: bool = False) -> Selector | None:
         """Return the selector that the policy lets a session subscribe with, to a topic or, if `queued`, a queue.

@@ -214,14 +214,14 @@ class Durables:
     ) -> Subscription:
         if len(self._named) >= MAX_DURABLES:
             raise BrokerError(
-                f"this broker has {MAX_DURABLES:,} durable subscriptions, the limit; delete some that nobody needs "
-                "(postroad subscriptions list)"
+                f"this broker has {MAX_DURABLES:,} durable subscriptions, the limit (MAX_DURABLES); delete some that "
+                "nobody needs (postroad subscriptions list)"
             )
         mine = sum(each.session.principal == session.principal for each in self._named.values())
         if mine >= MAX_DURABLES_PER_PRINCIPAL:
             raise BrokerError(
-                f"{session.principal or 'clients without a login'} has {mine:,} durable subscriptions here, the limit; "
-                "delete some (UNSUBSCRIBE with the headers of a durable subscription)"
+                f"{session.principal or 'clients without a login'} has {mine:,} durable subscriptions here, the limit "
+                "(MAX_DURABLES_PER_PRINCIPAL); delete some (UNSUBSCRIBE with the headers of a durable subscription)"
             )
         if refusal := self._stored.refusal:
             raise BrokerError(f"no durable subscription can be made now: {refusal}")

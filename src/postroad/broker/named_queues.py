@@ -312,10 +312,10 @@ class NamedQueues:
                 return refusal
         if not stored.is_full(queue.holder) or self._deliveries.can_pause(source, queue.holder):
             return ""
-        why = "the store is nearly full (limit store.max_bytes)"
+        why = f"the store is nearly full (store.max_bytes is {settings.max_bytes:,})"
         if stored.is_over(queue.holder):
             limit = settings.subscription_bytes
-            why = f"it has {queue.cursor.bytes:,} bytes (limit store.subscription_bytes, {limit:,})"
+            why = f"it has {queue.cursor.bytes:,} bytes (store.subscription_bytes is {limit:,})"
         return (
             f"the queue {queue.name!r} is full: {why}, and this session cannot be paused because it acknowledges "
             "messages over the same connection; send again later, or over another connection"
@@ -386,8 +386,8 @@ class NamedQueues:
         profile = queue.consumers.profiles.get(text)
         if profile is None and len(queue.consumers.profiles) >= MAX_PROFILES:
             raise BrokerError(
-                f"the consumers of the queue {queue.name!r} have {MAX_PROFILES} different selectors, the limit; use "
-                "one of theirs, or several queues"
+                f"the consumers of the queue {queue.name!r} have {MAX_PROFILES} different selectors, the limit "
+                "(MAX_PROFILES); use one of theirs, or several queues"
             )
         # Dead letters keep the destination that they were sent to.
         pattern = None if self.returns.is_dead_letter(queue.name) else TopicPattern.parse(queue.name)

@@ -199,9 +199,15 @@ class OutgoingQueues:
             self._end_empty(spared)
         if self._of_principal[principal] >= MAX_OUTGOING_PER_PRINCIPAL:
             limit = MAX_OUTGOING_PER_PRINCIPAL
-            raise BrokerError(f"messages of this login for {limit:,} queues of other brokers wait here, the limit")
+            raise BrokerError(
+                f"messages of this login for {limit:,} queues of other brokers wait here, the limit "
+                "(MAX_OUTGOING_PER_PRINCIPAL); send to them again when their brokers can be reached"
+            )
         if len(self._named) >= MAX_OUTGOING:
-            raise BrokerError(f"messages for {MAX_OUTGOING:,} queues of other brokers wait here, the limit")
+            raise BrokerError(
+                f"messages for {MAX_OUTGOING:,} queues of other brokers wait here, the limit (MAX_OUTGOING); send "
+                "again when those brokers can be reached, or to another broker"
+            )
         if refusal := self._stored.refusal:
             raise BrokerError(f"nothing can be kept for a queue of another broker now: {refusal}")
         terms = OutgoingTerms(outgoing=name, principal=principal)

@@ -54,12 +54,12 @@ class QueueQuota:
         """
         if (self._own if own else self._others) >= MAX_QUEUES:
             raise BrokerError(
-                f"this broker has {MAX_QUEUES:,} queues, the limit; delete some that nobody needs "
+                f"this broker has {MAX_QUEUES:,} queues, the limit (MAX_QUEUES); delete some that nobody needs "
                 "(postroad queues list)"
             )
         mine = self._of_clients[principal]
         if not own and mine >= MAX_QUEUES_PER_PRINCIPAL:
             raise BrokerError(
-                f"{principal or 'clients without a login'} has {mine:,} queues here, the limit; delete some that "
-                "nobody needs (postroad queues list)"
+                f"{principal or 'clients without a login'} has {mine:,} queues here, the limit "
+                "(MAX_QUEUES_PER_PRINCIPAL); delete some that nobody needs (postroad queues list)"
             )

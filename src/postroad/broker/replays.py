@@ -194,16 +194,16 @@ class Replays:
     def _check_room(self, session: Session) -> None:
         if len(self._replays) >= MAX_REPLAYS:
             raise BrokerError(
-                f"{MAX_REPLAYS:,} subscriptions of this broker read their history, the limit; try again when some have "
-                "come to its end, or subscribe without from and after"
+                f"{MAX_REPLAYS:,} subscriptions of this broker read their history, the limit (MAX_REPLAYS); try again "
+                "when some have come to its end, or subscribe without from and after"
             )
         owners = [each.subscription.session for each in self._replays.values()]
         # Subscriptions without a session count for their principal, who could otherwise make any number of them.
         mine = sum(each is session or (not each.number and each.principal == session.principal) for each in owners)
         if mine >= MAX_REPLAYS_PER_SESSION:
             raise BrokerError(
-                f"{mine:,} subscriptions of this client read their history, the limit; take messages until some have "
-                "come to its end, or subscribe without from and after"
+                f"{mine:,} subscriptions of this client read their history, the limit (MAX_REPLAYS_PER_SESSION); take "
+                "messages until some have come to its end, or subscribe without from and after"
             )
 
     def begin(self, subscription: Subscription, terms: ReplayTerms) -> None:

@@ -86,7 +86,8 @@ class Clients:
     def arrived(self, connection: TcpConnection, address: str) -> str:
         """A connection was accepted, which may have a TLS handshake to do yet; why it is refused, or an empty text."""
         arrival = self.entrance.arrive(connection, address)
-        reason = "no CONNECT was answered yet, and newer connections need the place (limit strangers)"
+        most = self.entrance.stranger_limit
+        reason = f"no CONNECT was answered yet, and newer connections need the place (limits.strangers is {most:,})"
         for stranger in arrival.evicted:
             stranger.cut_off(reason, again=True)
         return arrival.refusal
@@ -197,7 +198,7 @@ class Clients:
             self.relieved_count += 1
             log.warning("memory used up", extra={"peer": holding.key.peer, "held": holding.bytes, "limit": budget})
             holding.key.cut_off(
-                f"the broker's memory for clients is used up ({budget:,} bytes, limit memory_bytes), "
+                f"the broker's memory for clients is used up (limits.memory_bytes is {budget:,}), "
                 f"and it holds {holding.bytes:,} bytes for this connection, so this one has to go"
             )
         self.holdings.counted()

@@ -198,7 +198,8 @@ class StoreDriver:
         unstored = self._core.store.backlog.messages
         if not unstored:
             return ""
-        return f"it is full (limit store.max_bytes), and {unstored:,} messages of neighbours wait until it has room"
+        most = self.log.settings.max_bytes
+        return f"it is full (store.max_bytes is {most:,}), and {unstored:,} messages of neighbours wait for room"
 
     @property
     def mark(self) -> int:

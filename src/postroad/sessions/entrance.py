@@ -83,12 +83,19 @@ class Entrance(Generic[Key]):
         """Return how many have no session."""
         return len(self._strangers)
 
+    @property
+    def stranger_limit(self) -> int:
+        """Return how many there may be."""
+        return self._limits.strangers
+
     def arrive(self, key: Key, address: str) -> Arrival[Key]:
         """Take a connection that was accepted; unless it is refused, it is a stranger now."""
         most = self._limits.connections_per_address
         if self._per_address[address] >= most:
             self.refused += 1
-            return Arrival(f"there are {most:,} connections from this address, the limit (connections_per_address)", [])
+            return Arrival(
+                f"there are {most:,} connections from this address, the limit (limits.connections_per_address)", []
+            )
         evicted = self._make_room(address)
         self._addresses[key] = address
         self._per_address[address] += 1
@@ -115,7 +122,9 @@ class Entrance(Generic[Key]):
         """Give a stranger a place as a client; return why not, or an empty text."""
         if self.is_full:
             self.refused += 1
-            return f"this broker has {self._limits.sessions:,} connections, its limit (sessions); try another one"
+            return (
+                f"this broker has {self._limits.sessions:,} connections, its limit (limits.sessions); try another one"
+            )
         self._forget_stranger(key)
         return ""
 

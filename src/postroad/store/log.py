@@ -209,8 +209,8 @@ class Log:
         """Return why the store has no room for this many more bytes; empty if it has."""
         if self.size + size > self.settings.max_bytes:
             return (
-                f"the store is full ({self.size:,} bytes, limit store.max_bytes): let subscribers catch up, delete "
-                "subscriptions that nobody needs, or raise the limit"
+                f"the store is full (it has {self.size:,} bytes; store.max_bytes is {self.settings.max_bytes:,}): let "
+                "subscribers catch up, delete subscriptions that nobody needs, or raise the limit"
             )
         waiting = self._writer.waiting_bytes + self._open.bytes
         if waiting + size > MAX_WAITING_BYTES:

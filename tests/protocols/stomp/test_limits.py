@@ -38,24 +38,43 @@ def test_header_bytes_limit() -> None:
     room = SMALL.header_bytes - len(DESTINATION) - len(b"x:\n\n")
     assert accepted(b"SEND\n" + DESTINATION + b"x:" + b"v" * room + b"\n\n\0", limits=SMALL)
     text = error_of(b"SEND\n" + DESTINATION + b"x:" + b"v" * (room + 1) + b"\n\n\0", limits=SMALL).text
-    assert "MAX_HEADER_BYTES" in text
-    assert "256" in text
+    assert "the header lines have more than 256 bytes (setting frames.header_bytes)" in text
 
 
 def test_header_count_limit() -> None:
     assert accepted(b"SEND\n" + DESTINATION + b"a:\n" * 7 + b"\n\0", limits=SMALL)
-    assert "MAX_HEADERS" in error_of(b"SEND\n" + DESTINATION + b"a:\n" * 8 + b"\n\0", limits=SMALL).text
+    text = error_of(b"SEND\n" + DESTINATION + b"a:\n" * 8 + b"\n\0", limits=SMALL).text
+    assert f"more than {SMALL.headers} header lines (setting frames.headers)" in text
 
 
 def test_body_limit_with_a_length() -> None:
     assert accepted(b"SEND\n" + DESTINATION + b"content-length:10\n\n" + b"b" * 10 + b"\0", limits=SMALL)
     # It is refused before the body comes.
-    assert "MAX_BODY_BYTES" in error_of(b"SEND\n" + DESTINATION + b"content-length:11\n\n", limits=SMALL).text
+    text = error_of(b"SEND\n" + DESTINATION + b"content-length:11\n\n", limits=SMALL).text
+    assert "the body has more than 10 bytes (setting frames.body_bytes)" in text
 
 
 def test_body_limit_without_a_length() -> None:
     assert accepted(b"SEND\n" + DESTINATION + b"\n" + b"b" * 10 + b"\0", limits=SMALL)
-    assert "MAX_BODY_BYTES" in error_of(b"SEND\n" + DESTINATION + b"\n" + b"b" * 11, limits=SMALL).text
+    assert "(setting frames.body_bytes)" in error_of(b"SEND\n" + DESTINATION + b"\n" + b"b" * 11, limits=SMALL).text
+
+
+def test_limit_that_no_setting_lowers_is_named_as_the_constant() -> None:
+    longest = b"SEND\n" + DESTINATION + b"content-length:16777217\n\n"
+    assert "more than 16,777,216 bytes (limit MAX_BODY_BYTES)" in error_of(longest).text
+    assert "(limit MAX_HEADERS)" in error_of(b"SEND\n" + DESTINATION + b"a:\n" * 1_024 + b"\n\0").text
+    many = b"SEND\n" + DESTINATION + b"x:" + b"v" * MAX_HEADER_BYTES + b"\n\n\0"
+    assert "(limit MAX_HEADER_BYTES)" in error_of(many).text
+
+
+def test_first_frame_beyond_a_lower_setting_names_the_setting() -> None:
+    for stream, name in (
+        (b"CONNECT\npasscode:" + b"p" * 300, "header_bytes"),
+        (b"CONNECT\n" + b"a:b\n" * 9, "headers"),
+    ):
+        (error,) = outcome(StompDecoder(SMALL), [stream])
+        assert isinstance(error, ProtocolError)
+        assert f"(setting frames.{name})" in error.text
 
 
 def test_name_limit() -> None:

@@ -113,7 +113,7 @@ def test_one_session_too_many_is_refused_with_the_name_of_the_limit() -> None:
     scene = Scene(limits={"sessions": 1})
     first, second = scene.client(), scene.talker()
     second.say("CONNECT", {"accept-version": "1.2", "host": "here"})
-    assert "1 sessions, its limit (sessions)" in second.error()
+    assert "1 sessions, its limit (limits.sessions)" in second.error()
     first.subscribe("s", "a")
 
 
@@ -126,7 +126,7 @@ def test_a_connection_that_never_says_connect_is_closed() -> None:
     assert not silent.line.is_closed
     scene.wait(200)
     for talker in (silent, trickling):
-        assert talker.error() == "no CONNECT frame within 3,000 ms (limit connect_seconds)"
+        assert talker.error() == "no CONNECT frame within 3,000 ms (setting connect_seconds)"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_subscriptions_beyond_the_limit_are_refused_with_its_name() -> None:
     talker = Scene(limits={"subscriptions_per_session": 1}).client()
     talker.subscribe("one", "a")
     talker.say("SUBSCRIBE", {"id": "two", "destination": "/topic/a"})
-    assert "the limit (subscriptions_per_session)" in talker.error()
+    assert "the limit (limits.subscriptions_per_session)" in talker.error()
 
 
 def test_a_client_of_1_0_subscribes_without_an_id() -> None:

@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 from postroad.messages import faults as message_faults
 from postroad.messages.limits import MAX_HEADER_BYTES as MAX_STORED_HEADER_BYTES
 from postroad.messages.limits import MAX_NAME_BYTES
+from postroad.protocols.stomp.limits import (
+    MAX_BODY_BYTES,
+    MAX_CONNECT_HEADER_BYTES,
+    MAX_CONNECT_HEADERS,
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+)
 
 if TYPE_CHECKING:
     from postroad.protocols.stomp.limits import StompLimits
@@ -39,9 +46,9 @@ _TEXTS = {
     COMMAND_LONG: "the command has more than {command_bytes} bytes (limit MAX_COMMAND_BYTES); a frame starts with a "
     "command and a line end",
     COMMAND_UNKNOWN: "this is not a command of a STOMP client; a frame starts with a command in capitals and an LF",
-    HEADER_BYTES: "the header lines have more than {header_bytes:,} bytes (limit MAX_HEADER_BYTES); put large values "
+    HEADER_BYTES: "the header lines have more than {header_bytes:,} bytes ({header_limit}); put large values "
     "in the body",
-    HEADER_COUNT: "there are more than {headers:,} header lines (limit MAX_HEADERS)",
+    HEADER_COUNT: "there are more than {headers:,} header lines ({count_limit})",
     NO_COLON: "a header line has no colon; write name:value, and an empty line before the body",
     NAME_EMPTY: "a header line has no name before its colon",
     NAME_LONG: f"the name of a header has more than {MAX_NAME_BYTES} bytes (limit MAX_NAME_BYTES)",
@@ -49,7 +56,7 @@ _TEXTS = {
     BARE_RETURN: r"a header line holds a carriage return that does not end it; write \r",
     NUL_IN_HEADERS: "a NUL stands among the header lines; an empty line comes before the body, also when it is empty",
     LENGTH_NO_NUMBER: "content-length is not a number of bytes; write decimal digits, or leave it out for text",
-    BODY_BYTES: "the body has more than {body_bytes:,} bytes (limit MAX_BODY_BYTES); send it in parts",
+    BODY_BYTES: "the body has more than {body_bytes:,} bytes ({body_limit}); send it in parts",
     BODY_NO_NUL: "no NUL follows where content-length says the body ends; count bytes, not characters",
     BODY_UNEXPECTED: "only SEND has a body; this frame must not have one",
     NO_DESTINATION: "SEND needs a destination header, such as destination:/topic/news.sport",
@@ -60,11 +67,19 @@ _TEXTS = {
     "(limit MAX_HEADER_BYTES)",
 }
 
-# The limits of the first frame have other names.
 _CONNECT_TEXTS = {
-    HEADER_BYTES: "the header lines of the first frame have more than {header_bytes:,} bytes "
-    "(limit MAX_CONNECT_HEADER_BYTES)",
-    HEADER_COUNT: "the first frame has more than {headers:,} header lines (limit MAX_CONNECT_HEADERS)",
+    HEADER_BYTES: "the header lines of the first frame have more than {header_bytes:,} bytes ({header_limit})",
+    HEADER_COUNT: "the first frame has more than {headers:,} header lines ({count_limit})",
+}
+# Fields of the limits that a broker can set lower, and the constants that hold otherwise.
+_CONSTANTS = {
+    "header_bytes": ("MAX_HEADER_BYTES", MAX_HEADER_BYTES),
+    "headers": ("MAX_HEADERS", MAX_HEADERS),
+    "body_bytes": ("MAX_BODY_BYTES", MAX_BODY_BYTES),
+}
+_CONNECT_CONSTANTS = {
+    "header_bytes": ("MAX_CONNECT_HEADER_BYTES", MAX_CONNECT_HEADER_BYTES),
+    "headers": ("MAX_CONNECT_HEADERS", MAX_CONNECT_HEADERS),
 }
 
 
@@ -79,4 +94,13 @@ def text_of(fault: int, limits: StompLimits, is_first: bool = False) -> str:
         header_bytes=limits.header_bytes,
         headers=limits.headers,
         body_bytes=limits.body_bytes,
+        header_limit=_name_of("header_bytes", limits, is_first),
+        count_limit=_name_of("headers", limits, is_first),
+        body_limit=_name_of("body_bytes", limits, is_first),
     )
+
+
+def _name_of(field: str, limits: StompLimits, is_first: bool) -> str:
+    """Return which limit it is that holds: the constant, or the broker's setting if that is lower."""
+    constant, most = (_CONNECT_CONSTANTS if is_first else _CONSTANTS).get(field, _CONSTANTS[field])
+    return f"limit {constant}" if getattr(limits, field) >= most else f"setting frames.{field}"

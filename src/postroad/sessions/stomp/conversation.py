@@ -247,7 +247,7 @@ class StompConversation:
             return
         if self._session is None and now >= self._connect_by:
             late = "the login could not be checked" if self._checking else "no CONNECT frame"
-            self.refuse(f"{late} within {self._terms.connect_ms:,} ms (limit connect_seconds)", self._checking)
+            self.refuse(f"{late} within {self._terms.connect_ms:,} ms (setting connect_seconds)", self._checking)
             return
         if self._unread.give_up_at is not None and now >= self._unread.give_up_at:
             self._fail(f"this client sends and does not read: {self._unread.bytes:,} bytes of replies wait for it")
