@@ -13,6 +13,7 @@ import msgspec
 
 from postroad.broker import Limits
 from postroad.config import BrokerConfig, TlsConfig
+from postroad.server.named_files import file_digests
 from postroad.server.reload import RELOADED, fixed_changes, with_changes
 from tests.server.papers import Papers
 from tests.server.processes import BrokerProcess, forked_brokers, wait_until
@@ -72,7 +73,7 @@ def test_a_hangup_changes_levels_limits_and_certificates_of_a_broker_that_runs(t
             blob.write_to_path(papers.certificate, append=number > 0)
         told = reloaded(broker, settings, f"{begin}log_level = 'debug'\n{certificate}[limits]\nsessions = 1\n")
         (done,) = [each for each in told if each["event"] == "settings reloaded"]
-        assert sorted(done["changed"]) == ["limits", "log_level"]
+        assert sorted(done["changed"]) == ["limits", "log_level", "tls.certificate", "tls.key"]
         assert shown_by(broker.port(), papers) != first
         assert broker.status()["limits"]["sessions"] == 1
         # What cannot change is named, and the rest counts.
@@ -91,6 +92,31 @@ def test_a_hangup_changes_levels_limits_and_certificates_of_a_broker_that_runs(t
             assert (refused["event"], refused["level"]) == ("settings not reloaded", "error")
             assert refused["reason"]
         assert broker.status()["broker"] == 1
+
+
+def test_files_with_other_contents_are_named_by_their_settings(tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("certificate", "key", "ca", "token", "users")}
+    for name, file in files.items():
+        file.write_text(name)
+    tls = {"certificate": str(files["certificate"]), "key": str(files["key"])}
+    links = {"name": "n", "tls": {**tls, "ca": str(files["ca"])}}
+    settings = {"tls": tls, "admin_tls": tls, "users_file": str(files["users"]), "network": links}
+    config = msgspec.convert({**settings, "admin_token_file": str(files["token"])}, BrokerConfig)
+    before = file_digests(config)
+    assert (len(before), len(set(before.values()))) == (9, 5)
+    named = {
+        "ca": ["network.tls.ca"],
+        "token": ["admin_token_file"],
+        "users": ["users_file"],
+        "key": ["tls.key", "admin_tls.key", "network.tls.key"],
+    }
+    for name, expected in named.items():
+        files[name].write_text("renewed")
+        after = file_digests(config)
+        assert [setting for setting in after if after[setting] != before[setting]] == expected
+        before = after
+    files["ca"].unlink()
+    assert file_digests(config)["network.tls.ca"] == b""
 
 
 def test_every_setting_is_reloaded_or_needs_a_restart() -> None:

@@ -13,6 +13,7 @@ from postroad.config import ConfigError, check_admin, load_token, load_users
 from postroad.errors import PostroadError
 from postroad.server.admin_client import AdminClient
 from postroad.server.logs import log_to_stderr
+from postroad.server.named_files import file_digests
 from postroad.server.tls import console_context, link_tls, server_context
 from postroad.sessions import Terms
 
@@ -75,6 +76,8 @@ class Reload:
         self._service = service
         self._gate = gate
         self._admin = admin
+        # To tell which files have other contents, such as a renewed certificate.
+        self._digests = file_digests(service.config)
         # So that the last to be asked for is the last to be read.
         self._lock = asyncio.Lock()
 
@@ -98,6 +101,7 @@ class Reload:
                 links = None if config.network is None else link_tls(config.network.tls)
                 contexts = server_context(config.tls), server_context(config.admin_tls, "admin_tls"), links
                 others = AdminClient(token or "", console_context(config.network, links))
+                digests = await asyncio.to_thread(file_digests, config)
                 if (users is None) != (self._gate.users is None):
                     raise ConfigError("users_file: whether logins are checked at all can change at a restart only")
             except PostroadError as error:
@@ -114,11 +118,17 @@ class Reload:
                 log_to_stderr(config.log_level, form=config.log_format)
             if users is not None:
                 self._take_users(users)
-            changed = [name for name in config.__struct_fields__ if getattr(before, name) != getattr(config, name)]
-            log.info("settings reloaded", extra={"changed": changed})
+            log.info("settings reloaded", extra={"changed": self._changed(before, config, digests)})
+            self._digests = digests
             if needs_restart:
                 advice = "restart the broker, or `postroad network restart --rolling` a network"
                 log.warning("settings need a restart", extra={"settings": needs_restart, "advice": advice})
+
+    def _changed(self, before: BrokerConfig, after: BrokerConfig, digests: dict[str, bytes]) -> list[str]:
+        """Return the settings with other values, and those whose files have other contents under the same name."""
+        settings = [name for name in after.__struct_fields__ if getattr(before, name) != getattr(after, name)]
+        files = [setting for setting, digest in digests.items() if self._digests.get(setting, digest) != digest]
+        return settings + [setting for setting in files if setting.split(".")[0] not in settings]
 
     def _take_users(self, users: dict[str, str]) -> None:
         before = self._gate.users or {}
