@@ -141,7 +141,7 @@ def test_publisher_without_a_broker_says_where_it_looked(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    "arguments", [["publish"], ["publish", "a", "x", "--stdin-lines"], ["subscribe", "a", "--ack", "no"], ["gone"]]
+    "arguments", [["publish"], ["publish", "a", "--count", "no"], ["subscribe", "a", "--ack", "no"], ["gone"]]
 )
 def test_wrong_usage_is_shown_with_the_code_2(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
     outcome = here(monkeypatch, *arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -260,6 +260,23 @@ def test_queue_without_room_is_refused() -> None:
     async def talk() -> None:
         with pytest.raises(ClientError, match="1 message or more"):
             connect("stomp://127.0.0.1").subscribe("a", queue=0)
+
+    run(talk())
+
+
+@pytest.mark.parametrize(
+    ("topic", "choices", "told"),
+    [
+        ("/queue/q", {"durable": "d"}, "leave out durable"),
+        ("/queue/q", {"overflow": "spool"}, "leave out overflow"),
+        ("a", {"durable": "d", "overflow": "spool"}, "leave out overflow"),
+        ("a", {"prefetch": 5}, "leave out prefetch, or choose ack"),
+    ],
+)
+def test_choice_that_the_broker_would_ignore_is_refused(topic: str, choices: dict[str, Any], told: str) -> None:
+    async def talk() -> None:
+        with pytest.raises(ClientError, match=told):
+            connect("stomp://127.0.0.1").subscribe(topic, **choices)
 
     run(talk())
 

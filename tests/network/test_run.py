@@ -155,7 +155,19 @@ def test_a_network_asks_for_logins_and_tokens_over_tls_and_takes_a_change_of_its
                 "postroad: no client is connected\n",
             )
         other = here(monkeypatch, "queues", "list", "--admin", f"{plan}:7")
-        assert (other.code, f"name one of its brokers, such as {plan}:1" in other.err) == (2, True)
+        assert (other.code, f"it has no broker 7; name one of them, such as {plan}:1" in other.err) == (2, True)
+        with monkeypatch.context() as variables:
+            variables.setenv("POSTROAD_ADMIN", f"{plan}:1")
+            assert here(monkeypatch, "sessions", "list").code == 0
+            seen = here(monkeypatch, "top", "--once", "--interval", "0.1", "--json")
+            assert [broker["state"] for broker in json.loads(seen.out)["brokers"]] == ["ready"]
+            assert here(monkeypatch, *traced[:2]) == shown
+            # What the command says counts, not the variable.
+            missing = here(monkeypatch, *traced[:2], "--trail", str(tmp_path / "none"))
+            assert (missing.code, str(tmp_path / "none") in missing.err) == (2, True)
+        looked = here(monkeypatch, "doctor", "--network", f"{plan}:1", "--json")
+        found = [one for one in json.loads(looked.out)["findings"] if one["what"] == "network"]
+        assert [one["health"] for one in found] == ["good"]
         seen = here(monkeypatch, "top", str(plan), "--once", "--interval", "0.1", "--json")
         assert [broker["state"] for broker in json.loads(seen.out)["brokers"]] == ["ready"]
         looked = here(monkeypatch, "doctor", "--network", str(plan), "--json")

@@ -184,6 +184,21 @@ def test_connect_server_that_does_not_answer_is_told_at_once() -> None:
             session(address)
 
 
+def test_setting_that_a_running_spark_cannot_take_is_refused_or_starts_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = {"spark.driver.memory": "2g"}
+    with pytest.raises(PipelineError, match=r"sc://h: --conf spark.driver.memory: a Spark Connect server takes"):
+        session("sc://h/;token=t", settings=memory)
+    asked: list[str | None] = []
+    monkeypatch.setattr(session_module, "warm_address", lambda: "sc://warm")
+    monkeypatch.setattr(session_module, "is_submitted", lambda: False)
+    monkeypatch.setattr(session_module, "session", lambda master, **_: asked.append(master))
+    for settings in (None, {"spark.sql.shuffle.partitions": "3"}, memory):
+        session_module.SparkStart(settings=settings)()
+    assert asked == ["sc://warm", "sc://warm", None]
+
+
 def test_workers_get_this_python_whatever_the_master_and_loopback_is_for_local_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

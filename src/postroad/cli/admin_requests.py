@@ -29,6 +29,7 @@ __all__ = [
     "admin_endpoint",
     "admin_request",
     "check_token_stays_secret",
+    "is_one_of_network",
     "local_network",
     "operator_name",
     "read_token",
@@ -145,16 +146,28 @@ def admin_endpoint(given: str, token_file: Path | None, authority: Path | None) 
     Raises:
         PostroadError: the token cannot be read; there is no such network or broker.
     """
-    path, _, number = given.rpartition(":")
-    named = path if path and number.isdigit() else given
+    named, number = _named(given)
     if "://" in given or not (named.endswith(PLAN_SUFFIX) or Path(named).exists()):
         return AdminEndpoint(admin_base(given), read_token(token_file), authority)
     network = local_network(Path(named), token_file, authority)
     brokers = {str(entry.number): entry for entry in network.brokers}
-    wanted = number if named == path else next(iter(brokers)) if len(brokers) == 1 else ""
+    wanted = number or (next(iter(brokers)) if len(brokers) == 1 else "")
     if wanted not in brokers:
-        raise PostroadError(f"--admin {given}: name one of its brokers, such as {named}:{next(iter(brokers))}")
+        problem = f"it has no broker {number}" if number else f"it has {len(brokers)} brokers"
+        raise PostroadError(f"{given}: {problem}; name one of them, such as {named}:{next(iter(brokers))}")
     return AdminEndpoint(brokers[wanted].admin, read_token(network.token_file), network.authority)
+
+
+def is_one_of_network(given: str) -> bool:
+    """Return whether this is one broker of a network of this machine, `plan.toml:2`, and not an address."""
+    named, number = _named(given)
+    return bool(number) and "://" not in given and (named.endswith(PLAN_SUFFIX) or Path(named).exists())
+
+
+def _named(given: str) -> tuple[str, str]:
+    """The plan or data directory, and the number of the broker; empty without one."""
+    path, _, number = given.rpartition(":")
+    return (path, number) if path and number.isdigit() else (given, "")
 
 
 def admin_base(address: str) -> str:

@@ -73,7 +73,11 @@ def settings(config: Path | None, given: dict[str, Any], join_seconds: float | N
 
     base = BrokerConfig() if config is None else read_config(config)
     merged = msgspec.to_builtins(base) | given
-    if join_seconds is not None and merged["network"] is not None:
+    if join_seconds is not None:
+        if merged["network"] is None:
+            raise ConfigError(
+                "--join-seconds is for a broker of a network, and these settings have no [network]: leave it out"
+            )
         merged["network"]["join_seconds"] = join_seconds
     try:
         return msgspec.convert(merged, BrokerConfig)

@@ -189,14 +189,21 @@ def plan(
 
 
 def figures(
-    out: Annotated[Path, typer.Option("--out", help="Write the HTML page to this file.")] = Path("figures.html"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Write the HTML page to this file; figures.html by default, unless --json."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Draw the figures of the paper that the model comes from, with the errors in its formulas corrected."""
     from postroad.capacity import figures_report, paper_figures
 
-    _check_libraries(None if as_json else out)
+    page = Path("figures.html") if out is None and not as_json else out
+    _check_libraries(page)
+    _check_files(page)
     found = paper_figures()
+    if page is not None:
+        _write(page, figures_report(found))
     if as_json:
         for figure in found:
             curves = [
@@ -204,9 +211,8 @@ def figures(
                 for curve in figure.curves
             ]
             echo_json({**figure._asdict(), "curves": curves})
-        return
-    _write(out, figures_report(found))
-    typer.echo(f"{len(found)} figures in {out}")
+    else:
+        typer.echo(f"{len(found)} figures in {page}")
 
 
 def _check_libraries(report: Path | None) -> None:

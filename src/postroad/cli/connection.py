@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from postroad.cli.option_sources import is_written
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ Passcode = Annotated[
         help="The passcode of the login. Prefer the variable: all users of the machine can see arguments.",
     ),
 ]
-Ca = Annotated[str | None, typer.Option(help="A PEM file with the authority of the broker's certificate.")]
+Ca = Annotated[
+    str | None,
+    typer.Option(envvar="POSTROAD_CA", help="A PEM file with the authority of the broker's certificate, for TLS."),
+]
 Attributes = Annotated[
     list[str] | None, typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="An attribute; may be repeated.")
 ]
@@ -47,6 +51,24 @@ class Reach(NamedTuple):
     passcode: str | None
     ca: str | None
     directory: str | None = None
+
+    def chosen(self, context: typer.Context) -> Reach:
+        """Return the way that the command says; variables say the rest.
+
+        Raises:
+            PostroadError: options of the command contradict each other.
+        """
+        found = self
+        if is_written(context, "server") and self.directory is not None:
+            if is_written(context, "directory"):
+                raise PostroadError("--server and --directory both say where to connect: give one of them")
+            found = found._replace(directory=None)
+        if is_written(context, "passcode") and self.login is None:
+            raise PostroadError("--passcode proves a login: give --login, too")
+        if found.directory is None and found.server.startswith("stomp://") and not is_written(context, "ca"):
+            # The variable says whom to trust where there is TLS.
+            found = found._replace(ca=None)
+        return found
 
     def client(self, *, reconnect: bool = False, publishes: bool = True) -> Client:
         """Return a client, not connected yet; one that never publishes needs no publisher number."""

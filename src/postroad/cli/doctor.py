@@ -14,6 +14,7 @@ import typer
 
 from postroad import __version__
 from postroad.cli.admin_requests import AdminAuthority, TokenFile  # noqa: TC001 - typer reads the annotations
+from postroad.cli.option_sources import is_written
 from postroad.cli.output import AsJson, echo_json
 from postroad.cli.symptoms import Health, Symptom, network_symptoms
 from postroad.errors import PostroadError
@@ -34,6 +35,7 @@ EXIT_NOT_WELL = 1
 
 
 def doctor(
+    context: typer.Context,
     config: Annotated[
         Path | None, typer.Option(help="The settings of a broker; by default those without a file.")
     ] = None,
@@ -41,7 +43,8 @@ def doctor(
         str | None,
         typer.Option(
             metavar="PLAN|DIR|ADDRESS",
-            help="Look at a running network too: its plan, data directory, or a broker's admin address.",
+            help="Look at a running network too: its plan or data directory; or one broker: its admin address, or "
+            "PLAN:N.",
         ),
     ] = None,
     admin_token_file: TokenFile = None,
@@ -54,6 +57,9 @@ def doctor(
     """
     from postroad.cli.brokers import settings
 
+    for name, option in (("admin_token_file", "--admin-token-file"), ("admin_ca", "--admin-ca")):
+        if network is None and is_written(context, name):
+            raise PostroadError(f"{option} is for a running network: name it with --network, or leave {option} out")
     try:
         chosen = settings(config, {})
         found = list(symptoms(chosen, config))

@@ -97,9 +97,18 @@ def _request(
     from postroad.lab.experiments import RunRequest
     from postroad.lab.service_costs import MEASURED_TIMES, read_service_times
 
-    service = MEASURED_TIMES if costs is None else read_service_times(costs)
     mode: Mode = experiment.modes[0] if live is None else "live" if live else "simulated"
+    if mode == "live" and costs is not None:
+        raise PostroadError("--costs is for simulated brokers, and this run is live: leave it out, or give --simulated")
+    service = MEASURED_TIMES if costs is None else read_service_times(costs)
     return RunRequest(mode, experiment.small if scale is None else scale, seed, service)
+
+
+def _check_used(options: Mapping[str, object], used: bool, why: str) -> None:
+    """Refuse options that would change nothing."""
+    for option, value in options.items():
+        if value is not None and not used:
+            raise PostroadError(f"{option} {why}, too, or leave {option} out")
 
 
 @contextmanager
@@ -158,17 +167,18 @@ def report(
         Path | None, typer.Option("--pages", help="Write Markdown and SVG to this directory, too.")
     ] = None,
     scale: ScaleOption = None,
-    seed: Seed = 1,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed, the same run; 1 by default.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Build the HTML report of runs, with the papers' findings beside ours."""
     from postroad.lab.experiments import EXPERIMENTS, experiment_named
     from postroad.lab.report import html_report, write_pages
 
+    _check_used({"--scale": scale, "--seed": seed}, every, "is for experiments that --all runs: give --all")
     chosen = [experiment_named(name) for name in names or EXPERIMENTS]
     with _watching(False) as watch:
         if every:
-            _run_missing(chosen, lambda one: _request(one, None, scale, seed, None), out, watch)
+            _run_missing(chosen, lambda one: _request(one, None, scale, 1 if seed is None else seed, None), out, watch)
         runs = _played(chosen, out, watch)
     if not runs:
         raise PostroadError(f"{out}: no experiment was run here; `postroad lab run NAME` does, or give --all")
@@ -219,14 +229,20 @@ def workload(
     plan: Annotated[
         Path | None, typer.Option("--plan", help="Play it in virtual time on this network: a plan (TOML).")
     ] = None,
-    bandwidth: Bandwidth = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the delays of links; the workload has its own.")] = 1,
+    bandwidth: Annotated[
+        int | None, typer.Option(min=0, help="Bytes per second of each link; no bound by default.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the delays of links; the workload has its own; 1 by default.")
+    ] = None,
     costs: Costs = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a workload file and measure how many clients and brokers want its messages; play it on a network."""
     from postroad.lab.scenarios import read_workload
 
+    options = {"--bandwidth": bandwidth, "--seed": seed, "--costs": costs}
+    _check_used(options, plan is not None, "is for a workload that is played: give --plan")
     scenario = read_workload(file)
     measured = scenario.replication()
     fields: dict[str, Any] = {
@@ -238,8 +254,10 @@ def workload(
         "variance_of_clients": round(measured.variance, 3),
         "wanted_by_nobody": round(measured.unwanted, 4),
     }
-    played = None if plan is None else _play_workload(scenario, _played_on(plan, None, bandwidth, seed, costs), as_json)
-    if played is not None:
+    played = None
+    if plan is not None:
+        request = _played_on(plan, None, bandwidth or 0, 1 if seed is None else seed, costs)
+        played = _play_workload(scenario, request, as_json)
         fields |= {"deliveries": played.deliveries, **_figures(played, fields["messages"])}
     if as_json:
         echo_json(fields if played is None else {**fields, "bytes_by_link": _by_link(played)})

@@ -18,6 +18,8 @@ __all__ = ["keys", "plan"]
 
 DEFAULT_BROKERS = 8
 DEFAULT_CLUSTER = "1,2,2,2"
+DEFAULT_FAN_OUT = 4
+DEFAULT_LINKS = 2
 
 
 class NetworkShape(StrEnum):
@@ -31,6 +33,10 @@ class NetworkShape(StrEnum):
     LINE = "line"
     POWER_LAW = "power-law"
     WAXMAN = "waxman"
+
+
+# Shapes that are drawn at random.
+GROWN = (NetworkShape.POWER_LAW, NetworkShape.WAXMAN)
 
 
 class Promise(StrEnum):
@@ -50,9 +56,13 @@ class Order(StrEnum):
 def plan(
     shape: Annotated[NetworkShape, typer.Argument(metavar="SHAPE", help="How the brokers are linked.")],
     brokers: Annotated[int | None, typer.Option(min=1, help="How many; 8 by default. A square has 4.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="power-law, waxman: another seed, another network.")] = 1,
-    fan_out: Annotated[int, typer.Option(min=1, help="tree: children of each broker.")] = 4,
-    links_each: Annotated[int, typer.Option(min=1, help="power-law, waxman: links of each broker that joins.")] = 2,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="power-law, waxman: another seed, another network; 1 by default.")
+    ] = None,
+    fan_out: Annotated[int | None, typer.Option(min=1, help="tree: children of each broker; 4 by default.")] = None,
+    links_each: Annotated[
+        int | None, typer.Option(min=1, help="power-law, waxman: links of each broker that joins; 2 by default.")
+    ] = None,
     sizes: Annotated[
         str | None,
         typer.Option(metavar="T,S,U,N", help="cluster: tops, supers per top, units per super, nodes per unit."),
@@ -82,6 +92,10 @@ def plan(
     """Write a plan of a network as TOML, to be read, edited and started."""
     from postroad.topology import Plan, Settings
 
+    if force and out is None:
+        raise PostroadError("--force overwrites the file of --out: name it, or leave --force out")
+    if tls and keys is False:
+        raise PostroadError("--tls makes certificates for keys: leave --no-keys out")
     made = Plan.of(
         _network(shape, brokers, seed, fan_out, links_each, sizes),
         name or shape.value,
@@ -145,10 +159,16 @@ def keys(
 
 
 def _network(
-    shape: NetworkShape, brokers: int | None, seed: int, fan_out: int, links_each: int, sizes: str | None
+    shape: NetworkShape,
+    brokers: int | None,
+    seed: int | None,
+    fan_out: int | None,
+    links_each: int | None,
+    sizes: str | None,
 ) -> Graph | Hierarchy:
     from postroad import topology
 
+    _check_shape(shape, {"--fan-out": fan_out, "--seed": seed, "--links-each": links_each})
     if shape is NetworkShape.CLUSTER:
         if brokers is not None:
             raise PostroadError(f"a cluster's number of brokers follows from --sizes, such as {DEFAULT_CLUSTER}")
@@ -161,13 +181,21 @@ def _network(
         return topology.square_with_diagonal()
     count = brokers or DEFAULT_BROKERS
     if shape is NetworkShape.TREE:
-        return topology.tree(count, fan_out)
-    if shape is NetworkShape.POWER_LAW:
-        return topology.power_law(count, seed, links_each)
-    if shape is NetworkShape.WAXMAN:
-        return topology.waxman(count, seed, links_each)
+        return topology.tree(count, DEFAULT_FAN_OUT if fan_out is None else fan_out)
+    if shape in GROWN:
+        grow = topology.power_law if shape is NetworkShape.POWER_LAW else topology.waxman
+        return grow(count, 1 if seed is None else seed, DEFAULT_LINKS if links_each is None else links_each)
     plain = {NetworkShape.STAR: topology.star, NetworkShape.RING: topology.ring, NetworkShape.LINE: topology.line}
     return plain[shape](count)
+
+
+def _check_shape(shape: NetworkShape, given: dict[str, int | None]) -> None:
+    """Refuse options of another shape."""
+    shapes = {"--fan-out": (NetworkShape.TREE,), "--seed": GROWN, "--links-each": GROWN}
+    for option, value in given.items():
+        if value is not None and shape not in shapes[option]:
+            names = " or ".join(f"a {one.value}" for one in shapes[option])
+            raise PostroadError(f"{option} is for {names}; a {shape.value} has no use for it: leave it out")
 
 
 def _four(text: str) -> tuple[int, int, int, int]:

@@ -55,8 +55,8 @@ def up(
     log_level: Annotated[LogLevel, typer.Option(help="What brokers log: this and worse.")] = LogLevel.INFO,
     recorder: Annotated[str, typer.Option(help="The recorder: none, log, exact, bloom or sealed.")] = "exact",
     persist: Annotated[
-        float, typer.Option(min=0.1, help="How often the record is written at least, in seconds.")
-    ] = 60.0,
+        float | None, typer.Option(min=0.1, help="How often the record is written at least, in seconds; 60 by default.")
+    ] = None,
     journal: Annotated[bool, typer.Option("--journal", help="A crash loses nothing that has a receipt.")] = False,
     alias: Annotated[
         str | None,
@@ -154,15 +154,23 @@ def _options(**given: object) -> list[str]:
     return found
 
 
-def _tracking(recorder: str, persist: float, journal: bool, alias: str | None, ship: str | None) -> TrackingConfig:
+def _tracking(
+    recorder: str, persist: float | None, journal: bool, alias: str | None, ship: str | None
+) -> TrackingConfig:
     import msgspec
 
     from postroad.config import TrackingConfig
     from postroad.config.mistakes import explained
 
+    wants = {"--persist": persist, "--journal": journal or None, "--alias": alias, "--ship": ship}
+    unused = [option for option, value in wants.items() if value is not None]
+    if recorder == "none" and unused:
+        raise PostroadError(
+            f"--recorder none keeps no record: leave out {' and '.join(unused)}, or choose another recorder"
+        )
     fields = {
         "recorder": recorder,
-        "persist_seconds": persist,
+        **({} if persist is None else {"persist_seconds": persist}),
         "journal": journal,
         "alias_attribute": alias,
         "ship": ship,
@@ -233,14 +241,23 @@ def _start_in_background(
         typer.echo(f"look at it with `postroad network status {root}`, stop it with `postroad network stop {root}`")
 
 
+def _place(where: Path, data: Path | None) -> Place:
+    """Return the data directory of a network that the arguments name."""
+    from postroad.network import place_of
+
+    if data is not None and where.is_dir():
+        raise PostroadError(f"{where} is a data directory, and so is --data {data}: give one of them")
+    return place_of(where, data)
+
+
 def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
     """Show the brokers of a running network. The exit code is 1 when one is dead, silent, or not as planned."""
     from rich.console import Console
 
     from postroad.cli.network_view import as_table, up_fields, view_fields
-    from postroad.network import Condition, find, look_once, place_of
+    from postroad.network import Condition, find, look_once
 
-    state = find(place_of(where, data))
+    state = find(_place(where, data))
     views = asyncio.run(look_once(state))
     if as_json:
         echo_json({**up_fields(state), "brokers": [view_fields(view) for view in views]})
@@ -253,9 +270,9 @@ def status(where: Where, data: Data = None, as_json: AsJson = False) -> None:
 
 def reload(where: Where, data: Data = None, as_json: AsJson = False) -> None:
     """Have every broker of a running network read its settings, users and certificates again."""
-    from postroad.network import place_of, reload_users
+    from postroad.network import reload_users
 
-    told = reload_users(place_of(where, data))
+    told = reload_users(_place(where, data))
     if as_json:
         echo_json({"event": "reload", "brokers": told})
     else:
@@ -273,15 +290,13 @@ def restart(
     as_json: AsJson = False,
 ) -> None:
     """Restart the brokers of a running network. Ctrl-C ends it between two brokers: the present one comes back."""
-    from postroad.network import place_of
-
     if not rolling:
         raise PostroadError(
             "say --rolling to restart one broker after the other while the network goes on; "
             "`postroad network stop` and `up` restart all of them at once"
         )
     try:
-        whole = asyncio.run(_rolled(place_of(where, data), as_json))
+        whole = asyncio.run(_rolled(_place(where, data), as_json))
     except KeyboardInterrupt:
         typer.echo("interrupted: the broker that is being restarted comes back, and the others stay as they are")
         raise
@@ -307,9 +322,9 @@ async def _rolled(place: Place, as_json: bool) -> bool:
 
 def stop(where: Where, data: Data = None, as_json: AsJson = False) -> None:
     """Stop a running network, from any terminal."""
-    from postroad.network import place_of, stop_network
+    from postroad.network import stop_network
 
-    stopped = asyncio.run(stop_network(place_of(where, data)))
+    stopped = asyncio.run(stop_network(_place(where, data)))
     if as_json:
         echo_json({"event": "stopped", **stopped._asdict()})
     else:

@@ -41,6 +41,9 @@ __all__ = [
     "trace",
 ]
 
+# Ids that are traced before and after a change of the trail.
+DEFAULT_SAMPLE = 1_000
+
 Told = TypeVar("Told", bound="JobOptions")
 
 TrailFolder = Annotated[
@@ -182,7 +185,7 @@ def trace(
 @_command()
 def compact(
     given: Given,
-    sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
+    sample: Annotated[int | None, typer.Option(min=1, help="Ids to trace before and after; 1,000 by default.")] = None,
     keep_days: Annotated[float | None, typer.Option(min=0, help="Instead, remove files older than this.")] = None,
     erase: Annotated[
         str | None, typer.Option(metavar="BROKER/SUBSCRIPTION", help="Instead, erase one subscription from the record.")
@@ -193,7 +196,10 @@ def compact(
 
     if keep_days is not None and erase is not None:
         raise PostroadError("--keep-days and --erase are two things; do one after the other")
+    if keep_days is not None and sample is not None:
+        raise PostroadError("--keep-days removes whole files, and traces nothing: leave out --sample")
     keep_ms = None if keep_days is None else int(keep_days * 86_400_000)
+    sample = DEFAULT_SAMPLE if sample is None else sample
     given.run("compact", run, CompactOptions, sample=sample, keep_ms=keep_ms, erase=_whom(erase))
 
 
@@ -217,7 +223,7 @@ def erase(
         str | None, typer.Option(metavar="BROKER/SUBSCRIPTION", help="One subscription, by its number at its broker.")
     ] = None,
     principal: Annotated[str | None, typer.Option(help="All of one login: subscriptions, names, aliases.")] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = 1_000,
+    sample: Annotated[int, typer.Option(min=1, help="Ids to trace before and after.")] = DEFAULT_SAMPLE,
 ) -> None:
     """Erase a subscription or a principal from the record. The trail is changed; says what is left, until when."""
     from postroad.pipeline.jobs.compact import CompactOptions, run
@@ -293,12 +299,17 @@ def publish(
 @_command("since", "until", "skip_damaged")
 def follow(
     given: Given,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How often to look for commits.")] = 10.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="How often to look for commits; 10 by default.")
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when all existing commits are counted.")] = False,
 ) -> None:
     """Reconcile a trail as it grows, until Ctrl-C: OUT/links and OUT/alerts. Goes on where it stopped."""
     from postroad.pipeline.jobs.follow import FollowOptions, run
 
+    if once and seconds is not None:
+        raise PostroadError("--once looks once: leave out --seconds")
+    seconds = FollowOptions.seconds if seconds is None else seconds
     given.run("follow", run, FollowOptions, seconds=seconds, once=once)
 
 
@@ -351,6 +362,10 @@ def run(
 
     if SharedJob.TRACE in jobs and ids is None:
         raise PostroadError("`trace` asks for messages: name them with --ids FILE")
+    if SharedJob.TRACE not in jobs and ids is not None:
+        raise PostroadError("--ids is for `trace`, which is not among these jobs: add it, or leave --ids out")
+    if SharedJob.PUBLISH in jobs and (given.since is not None or given.until is not None):
+        raise PostroadError("`publish` publishes all of a trail: leave out --since and --until, or run it by itself")
     start = SparkStart(given.master, "postroad", settings_of(given.conf))
     try:
         for job in jobs:

@@ -12,6 +12,7 @@ import typer
 from postroad.cli.connection import Attributes, Ca, Directory, Login, Passcode, Reach, Server, read_attributes
 from postroad.cli.output import AsJson, echo_json
 from postroad.cli.topics import check_written
+from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,6 +29,7 @@ BEAT_SECONDS = 0.01
 
 
 def publish(
+    context: typer.Context,
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC", help="Where to publish, such as quotes.tokyo or /queue/NAME.")
     ],
@@ -46,10 +48,10 @@ def publish(
 ) -> None:
     """Publish messages: one for each BODY, or one with an empty body, or one for each line of the input."""
     if stdin_lines and (bodies or count > 1):
-        raise typer.BadParameter("--stdin-lines takes neither bodies nor --count")
+        raise PostroadError("--stdin-lines sends the lines of the input, once each: leave out BODY and --count")
     check_written(topic, pattern=False)
     attributes = read_attributes(attribute)
-    reach = Reach(server, login, passcode, ca, directory)
+    reach = Reach(server, login, passcode, ca, directory).chosen(context)
     parts = _of_lines(topic, attributes) if stdin_lines else _of_bodies(topic, attributes, bodies or [""], count)
     sent, seconds = asyncio.run(_send(reach, _paced(parts, rate) if rate else parts, receipt, as_json))
     if as_json:

@@ -14,6 +14,7 @@ from postroad.cli.connection import Ca, Directory, Login, Passcode, Reach, Serve
 from postroad.cli.match import point_out_doubts
 from postroad.cli.output import AsJson, json_text, printable
 from postroad.cli.topics import check_written
+from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
     from postroad.client import ReceivedMessage, Subscription
@@ -39,6 +40,7 @@ class Overflow(StrEnum):
 
 
 def subscribe(
+    context: typer.Context,
     topic: Annotated[
         str, typer.Argument(metavar="TOPIC", help="A topic, a pattern such as quotes.> or *.close, or /queue/NAME.")
     ],
@@ -68,10 +70,11 @@ def subscribe(
 ) -> None:
     """Print messages as they come, one a line: topic, attributes, body. Ctrl-C ends it."""
     check_written(topic, pattern=True)
-    reach = Reach(server, login, passcode, ca, directory)
+    reach = Reach(server, login, passcode, ca, directory).chosen(context)
+    is_queue = topic.startswith("/queue/")
+    mode = ack or (AckChoice.INDIVIDUAL if is_queue or durable is not None else AckChoice.AUTO)
+    _check_counts(is_queue, mode, durable, prefetch, overflow)
     point_out_doubts(where)
-    keeps = durable is not None or topic.startswith("/queue/")
-    mode = ack or (AckChoice.INDIVIDUAL if keeps else AckChoice.AUTO)
 
     async def listen() -> None:
         chosen = None if overflow is None else overflow.value
@@ -98,6 +101,23 @@ def subscribe(
                     break
 
     asyncio.run(listen())
+
+
+def _check_counts(
+    is_queue: bool, mode: AckChoice, durable: str | None, prefetch: int | None, overflow: Overflow | None
+) -> None:
+    """Refuse options that would change nothing beside others."""
+    if is_queue and durable is not None:
+        raise PostroadError("--durable is for topics: a queue keeps its messages anyway; leave --durable out")
+    if overflow is not None and (is_queue or durable is not None):
+        what = "a queue" if is_queue else "--durable"
+        raise PostroadError(
+            f"--overflow does not apply to {what}: its messages wait in the broker's store; leave it out"
+        )
+    if prefetch is not None and mode is AckChoice.AUTO:
+        raise PostroadError(
+            "--prefetch limits messages that are not acknowledged: add --ack client-individual, or leave --prefetch out"
+        )
 
 
 def _print(message: ReceivedMessage, subscription: Subscription, as_json: bool) -> None:

@@ -7,7 +7,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from postroad.cli.admin_requests import admin_base, admin_request, local_network, read_token
+from postroad.cli.admin_requests import (
+    admin_base,
+    admin_endpoint,
+    admin_request,
+    is_one_of_network,
+    local_network,
+    read_token,
+)
 from postroad.errors import PostroadError
 
 if TYPE_CHECKING:
@@ -65,8 +72,7 @@ def network_symptoms(
     """
     asked: list[Asked] = []
     try:
-        admins, token_file, authority = _admins(where, token_file, authority)
-        token = read_token(token_file)
+        admins, token, authority = _admins(where, token_file, authority)
     except PostroadError as error:
         yield Symptom("network", Health.BAD, str(error), "name a network that runs")
         return
@@ -91,13 +97,16 @@ def network_symptoms(
         yield skew_symptom(asked, broker_skew_ms)
 
 
-def _admins(where: str, token_file: Path | None, authority: Path | None) -> tuple[list[str], Path | None, Path | None]:
+def _admins(where: str, token_file: Path | None, authority: Path | None) -> tuple[list[str], str, Path | None]:
     """Whom to ask, with which token and authority."""
     path = Path(where)
+    if is_one_of_network(where):
+        base, token, authority = admin_endpoint(where, token_file, authority)
+        return [base], token, authority
     if "://" not in where and (path.exists() or path.suffix == ".toml"):
         found = local_network(path, token_file, authority)
-        return [entry.admin for entry in found.brokers], found.token_file, found.authority
-    return [admin_base(where)], token_file, authority
+        return [entry.admin for entry in found.brokers], read_token(found.token_file), found.authority
+    return [admin_base(where)], read_token(token_file), authority
 
 
 def _ask(base: str, token: str, authority: Path | None) -> tuple[dict[str, Any], Asked]:

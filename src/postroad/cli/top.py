@@ -15,7 +15,9 @@ from postroad.cli.admin_requests import (
     AdminAuthority,
     TokenFile,
     admin_base,
+    admin_endpoint,
     check_token_stays_secret,
+    is_one_of_network,
     local_network,
     read_token,
     trusting,
@@ -90,7 +92,9 @@ def top(
         str,
         typer.Argument(
             metavar="PLAN|DIR|ADDRESS",
-            help="A running network: its plan, data directory or directory's address; or a broker's admin address.",
+            envvar="POSTROAD_ADMIN",
+            help="A running network: its plan, data directory or directory's address; or one broker: its admin "
+            "address, or PLAN:N.",
         ),
     ] = DEFAULT_ADDRESS,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
@@ -102,9 +106,13 @@ def top(
     """Show what brokers do: messages and bytes a second, what waits, what is shed, and the busiest sessions."""
     from postroad.client import AdminAccess
 
-    if _is_local(where):
-        _, admin_token_file, admin_ca = local_network(Path(where), admin_token_file, admin_ca)
-    access = AdminAccess(read_token(admin_token_file), None if admin_ca is None else trusting(admin_ca))
+    if is_one_of_network(where):
+        where, token, admin_ca = admin_endpoint(where, admin_token_file, admin_ca)
+    else:
+        if _is_local(where):
+            _, admin_token_file, admin_ca = local_network(Path(where), admin_token_file, admin_ca)
+        token = read_token(admin_token_file)
+    access = AdminAccess(token, None if admin_ca is None else trusting(admin_ca))
     asyncio.run(_watch(where, interval, once, access, as_json))
 
 

@@ -15,10 +15,13 @@ from postroad.cli.admin_requests import (
     NotThereError,
     TokenFile,
     admin_base,
+    admin_endpoint,
     admin_request,
+    is_one_of_network,
     local_network,
     read_token,
 )
+from postroad.cli.option_sources import is_written
 from postroad.cli.output import AsJson, echo_json
 from postroad.cli.unwritten_messages import not_all_is_written, unwritten
 from postroad.errors import PostroadError
@@ -41,6 +44,7 @@ class Explore(StrEnum):
 
 
 def trace(
+    context: typer.Context,
     message: Annotated[str, typer.Argument(metavar="ID", help="The id of a message, or an alias of it.")],
     trail: Annotated[
         str | None,
@@ -53,7 +57,9 @@ def trace(
         str | None,
         typer.Option(
             metavar="PLAN|DIR|ADDRESS",
-            help="Ask a running network: its plan, data directory or directory's address, or a broker's admin address.",
+            envvar="POSTROAD_ADMIN",
+            help="Ask a running network: its plan, data directory or directory's address; or one broker: its admin "
+            "address, or PLAN:N.",
         ),
     ] = None,
     explore: Annotated[
@@ -74,12 +80,21 @@ def trace(
 
     Ends with 0 if it passed, with 1 if it never was accepted or is not on record.
     """
+    if otlp == "-" and as_json:
+        raise PostroadError("--otlp - and --json both print JSON: give one of them, or name a file with --otlp")
     if network is not None and trail is not None:
-        raise PostroadError("give --trail or --network, not both")
-    admin = ""
-    if network is not None and _is_local(network):
-        admin, admin_token_file, admin_ca = _of_directory(Path(network), admin_token_file, admin_ca)
-    asking = _Asking(explore, as_json, read_token(admin_token_file), admin_ca, otlp == "-", [])
+        if is_written(context, "network"):
+            raise PostroadError("give --trail or --network, not both")
+        # A variable says where to ask when the command does not.
+        network = None
+    admin = token = ""
+    if network is not None and is_one_of_network(network):
+        admin, token, admin_ca = admin_endpoint(network, admin_token_file, admin_ca)
+    else:
+        if network is not None and _is_local(network):
+            admin, admin_token_file, admin_ca = _of_directory(Path(network), admin_token_file, admin_ca)
+        token = read_token(admin_token_file)
+    asking = _Asking(explore, as_json, token, admin_ca, otlp == "-", [])
     if network is not None:
         passed = _from_network(admin or _admin_address(network, asking), message, asking)
     else:

@@ -10,7 +10,7 @@ from postroad.client.address import parse_address
 from postroad.client.connection import ClientHello
 from postroad.client.directory import DirectoryOfServers, OneServer
 from postroad.client.errors import ClientError, ConnectionLost
-from postroad.client.send_frames import send_frame, with_headers
+from postroad.client.send_frames import QUEUE_PREFIX, send_frame, with_headers
 from postroad.client.subscription import Subscription
 from postroad.client.transaction import Transaction
 from postroad.client.unconfirmed_messages import CONFIRMS
@@ -252,9 +252,11 @@ class Client:
             prefetch: how many messages it may have that it has not acknowledged, unless `ack` is auto.
 
         Raises:
-            ClientError: the topic or the name has a blank or another invisible character.
+            ClientError: the topic or the name has a blank or another invisible character, or the broker would ignore
+                one of these choices because of another.
         """
         _check_visible("topic", topic)
+        _check_counts(topic, ack, overflow, durable, prefetch)
         headers: list[tuple[str, str]] = []
         if durable is not None:
             _check_visible("name of a durable subscription", durable)
@@ -277,6 +279,29 @@ class Client:
         """Refuse a message that could not be processed."""
         line = await self._wire.line()
         await line.write(acknowledgement("NACK", message, line.number))
+
+
+def _check_counts(
+    topic: str, ack: AckMode, overflow: Overflow | None, durable: str | None, prefetch: int | None
+) -> None:
+    """Refuse choices that the broker would ignore because of others.
+
+    Raises:
+        ClientError: there is one.
+    """
+    is_queue = topic.startswith(QUEUE_PREFIX)
+    if durable is not None and is_queue:
+        raise ClientError(f"{topic}: a queue keeps its messages without a durable subscription; leave out durable")
+    if overflow is not None and (is_queue or durable is not None):
+        what = "a queue" if is_queue else "a durable subscription"
+        raise ClientError(
+            f"{topic}: what waits for {what} waits in the broker's store, whatever overflow says; leave out overflow"
+        )
+    if prefetch is not None and ack == "auto":
+        raise ClientError(
+            f"{topic}: prefetch limits messages that are not acknowledged, and with ack 'auto' none has to be; leave "
+            "out prefetch, or choose ack 'client' or 'client-individual'"
+        )
 
 
 def _parts(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:

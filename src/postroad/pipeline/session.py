@@ -188,7 +188,8 @@ class SparkStart:
         if self.made is None:
             began = time.monotonic()
             master = self._master
-            if master is None and not is_submitted():
+            # A server that runs already takes no settings of the start; then another Spark starts.
+            if master is None and not is_submitted() and not _of_a_start(self._settings or {}):
                 master = warm_address()
             with _own_interrupts():
                 self.made = session(master, name=self._name, settings=self._settings, small=self.is_small)
@@ -223,6 +224,11 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
     there = urlsplit(address)
+    if late := _of_a_start(settings):
+        raise PipelineError(
+            f"{_shown(address)}: --conf {late[0]}: a Spark Connect server takes this setting when it starts: set it "
+            "there, or leave it out"
+        )
     try:
         # Spark itself would retry for ten minutes.
         socket.create_connection((there.hostname or "", there.port or CONNECT_PORT), CONNECT_SECONDS).close()
@@ -231,8 +237,12 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
     try:
         made = SparkSession.builder.remote(address).getOrCreate()
         for key, value in {**_SETTINGS, **settings}.items():
-            if key.startswith("spark.sql.") and made.conf.isModifiable(key):
+            if made.conf.isModifiable(key):
                 made.conf.set(key, value)
+            elif key in settings:
+                raise PipelineError(
+                    f"{_shown(address)}: --conf {key}: the server lets no client set this; leave it out"
+                )
     except PySparkImportError as error:
         first = str(error).splitlines()[0]
         raise PipelineError(f"Spark Connect needs more ({first}); pip install 'postroad[connect]'") from None
@@ -240,6 +250,11 @@ def _connected(address: str, settings: Mapping[str, str]) -> SparkSession:
         first = next(line for line in [*str(error).splitlines(), type(error).__name__] if line.strip())
         raise PipelineError(f"{_shown(address)}: the Spark Connect server refuses: {first}") from None
     return made
+
+
+def _of_a_start(settings: Mapping[str, str]) -> list[str]:
+    """Return those settings that Spark takes only when it starts."""
+    return [key for key in settings if not key.startswith("spark.sql.")]
 
 
 def _shown(address: str) -> str:
