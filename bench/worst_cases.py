@@ -6,6 +6,7 @@ import argparse
 import itertools
 import json
 import platform
+from itertools import zip_longest
 from time import thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,7 @@ from postroad.messages import Batch
 from postroad.server.memory import set_apart_what_stays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from postroad.broker import Outbox, Session
 
@@ -225,15 +226,24 @@ def run(attack: Attack, scale: int) -> Held:
 
 def deliver(core: Broker, publisher: Session, batch: Batch) -> list[tuple[float, int]]:
     """How long each turn took that the messages needed, in seconds, and what it was charged, in nanoseconds."""
-    held = []
     start = thread_time()
     read(core.receive(batch, publisher, 0))
-    held.append((thread_time() - start, core.index.charged))
+    seconds = [thread_time() - start]
     while core.unfinished:
         start = thread_time()
         read(core.proceed(0))
-        held.append((thread_time() - start, core.index.charged))
-    return held
+        seconds.append(thread_time() - start)
+    # Turns that only deliver match nothing.
+    return list(zip_longest(seconds, charges(core, batch), fillvalue=0))
+
+
+def charges(core: Broker, batch: Batch) -> Iterator[int]:
+    """What each turn that matches some of the batch is charged, in nanoseconds."""
+    at = 0
+    while at < len(batch):
+        offsets, _, charged = core.index.match_charged(batch.take(np.arange(at, len(batch))), core.turn_budget)
+        at += len(offsets) - 1
+        yield charged
 
 
 def read(outbox: Outbox) -> int:

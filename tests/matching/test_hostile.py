@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from postroad.matching import SubscriptionIndex, WorkError, columns
+from postroad.matching import NO_BUDGET, SubscriptionIndex, WorkError, columns
 from postroad.matching.ceilings import Ceilings
 from postroad.matching.costs import (
     GRAM_COST,
@@ -223,8 +223,7 @@ def test_work_is_charged_for_what_a_match_does() -> None:
         index = SubscriptionIndex()
         for key, selector in enumerate(selectors):
             index.add(key, selector)
-        index.match(Batch.build([("t", {}, list(row.items()))]))
-        charged[name] = index.charged
+        _, _, charged[name] = index.match_charged(Batch.build([("t", {}, list(row.items()))]), NO_BUDGET)
     assert charged["names"] > charged["nothing"] + 500 * 4 * READ_BYTE_COST
     assert charged["members"] > charged["nothing"] + 490 * MEMBER_COST
     assert charged["numbers"] > charged["nothing"] + 100 * HARD_COST
@@ -238,11 +237,10 @@ def test_a_topic_that_rows_repeat_is_looked_up_once() -> None:
     for number in range(50):
         index.add(number, topic=".".join("*" if number >> level & 1 else "a" for level in range(6)))
     one = Batch.build([("a.a.a.a.a.a", {})])
-    index.match(one)
-    first = index.charged
-    offsets, _ = index.match(one.take([0] * 80))
+    _, _, first = index.match_charged(one, NO_BUDGET)
+    offsets, _, charged = index.match_charged(one.take([0] * 80), NO_BUDGET)
     assert offsets.tolist() == [50 * row for row in range(81)]
-    assert index.charged == first + 79 * (ROW_COST + 50 * RESULT_COST)
+    assert charged == first + 79 * (ROW_COST + 50 * RESULT_COST)
 
 
 @pytest.mark.parametrize("selectors", [[], ["x = 1", "x > 0 AND y LIKE '%b%'"], ["JMSPriority = 4"]])

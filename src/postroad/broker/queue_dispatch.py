@@ -164,8 +164,8 @@ class QueueDispatch:
         if not selective:
             return taken, {}
         budget = max(0, self._core.turn_budget - outbox.searched)
-        offsets, slots = self._index.match(taken.batch.take(taken.rows), budget)
-        outbox.searched += self._index.charged
+        offsets, slots, charged = self._index.match_charged(taken.batch.take(taken.rows), budget)
+        outbox.searched += charged
         if len(offsets) - 1 < len(taken.rows):
             # All that follows waits for another turn.
             outbox.searched = max(outbox.searched, self._core.turn_budget + 1)

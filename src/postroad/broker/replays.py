@@ -307,7 +307,7 @@ class Replays:
         index, cost = self._index_of(replay)
         batch = stored.batch if len(rows) == len(stored.batch) else stored.batch.take(rows)
         # The first row at least.
-        offsets, _ = index.match(batch, max(1, budget - cost))
+        offsets, _, charged = index.match_charged(batch, max(1, budget - cost))
         found = np.flatnonzero(np.diff(offsets))
         if terms.since:
             found = found[(batch.ids[found, 1] >> TIME_SHIFT) >= np.uint64(terms.since)]
@@ -315,7 +315,7 @@ class Replays:
             log.adopt(replay.cursor, runs_of(places[found]))
             self._recorder.queued(stored.batch, rows[found], replay.subscription.number, now)
         replay.terms = msgspec.structs.replace(terms, position=int(places[len(offsets) - 2]) + 1)
-        return cost + index.charged
+        return cost + charged
 
     def _index_of(self, replay: RunningReplay) -> tuple[SubscriptionIndex, int]:
         """Return an index with only what a replay wants, and about how long it took to make it."""
