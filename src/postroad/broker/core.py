@@ -90,6 +90,7 @@ class Broker:
         peers: the queues of other brokers, and their use of the queues here; None outside a network, or without a
             store.
         redeliveries: messages that returned and wait for their time; None without a store.
+        matched_nobody: messages that entered here and matched no subscription.
         alias_attribute: the attribute with a message's name in another system, to be recorded; none if empty.
     """
 
@@ -136,7 +137,7 @@ class Broker:
         self.residents = Residents(self, self._deliveries)
         self.departures = Departures(self, self._deliveries, self._turns)
         self.matching = MatchingTurns(self, self._deliveries, self._turns)
-        self._matched_nobody = 0
+        self.matched_nobody = 0
 
     def take_limits(self, limits: Limits) -> None:
         """Use new limits from now on, except `publishers_kept`; those who exceed them keep what they have."""
@@ -334,11 +335,8 @@ class Broker:
 
     def wanted(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the offsets of a match without those that only retention wants."""
-        return offsets if self._retentions is None else self._retentions.left_out(offsets, slots)
-
-    def count_unmatched(self, messages: int) -> None:
-        """Count messages that entered here and matched no subscription."""
-        self._matched_nobody += messages
+        retentions = self._retentions
+        return retentions.left_out(offsets, slots) if retentions is not None and retentions.topics else offsets
 
     # --- flow --------------------------------------------------------------------------------------------------------
 
@@ -482,4 +480,4 @@ class Broker:
 
     def statistics(self) -> BrokerStatistics:
         """Return counts for people and for metrics."""
-        return statistics_of(self, self._deliveries, self._matched_nobody, self._turns.messages)
+        return statistics_of(self, self._deliveries, self.matched_nobody, self._turns.messages)

@@ -89,6 +89,7 @@ class Durables:
     def __init__(self, core: Broker, stored: StoredQueues) -> None:
         self._core = core
         self._stored = stored
+        self._retentions = core.retentions
         self._named: dict[tuple[str, str], Subscription] = {}
         # Those that have refused something, by the number of their cursor.
         self._refusing: dict[int, Subscription] = {}
@@ -106,10 +107,10 @@ class Durables:
 
     def refuses(self, batch: Batch, outbox: Outbox) -> bool:
         """Return whether a batch must not enter because it cannot be stored as needed; the outbox says why."""
-        retentions = self._core.retentions
         # Called for every batch: the cheapest checks first.
-        remote = None if self._core.peers is None else self._core.peers.remote_durables
-        if not (self._named or retentions or remote) or not (refusal := self._stored.refusal_of(batch)):
+        retentions, peers = self._retentions, self._core.peers
+        remote = None if peers is None else peers.remote_durables
+        if not (self._named or retentions.topics or remote) or not (refusal := self._stored.refusal_of(batch)):
             return False
         offsets, slots = self._core.index.match(batch, self._core.turn_budget)
         wanting = {each.slot for each in self._named.values() if each.durable and not each.durable.stopped}

@@ -38,12 +38,13 @@ class MatchingTurns:
         """Match rows and pass them on, as far as one turn goes; the rest, and all that follows it, waits."""
         # Check an attribute first: with small reads, each call here is noticeable.
         waits = self._turns.messages and self._turns.has(work.origin)
-        done, deferred = (0, None) if waits else self._advance(work, outbox, now)
-        if deferred is None and done == len(work.batch):
+        left, deferred = (len(work.batch), None) if waits else self._advance(work, outbox, now)
+        if not left and deferred is None:
             return
         # Record at once: after a crash before their turn, these rows would seem to have arrived and matched nothing, or
         # only those who got them already.
-        if done < len(work.batch):
+        if left:
+            done = len(work.batch) - left
             self._core.recorder.dropped(work.batch, np.arange(done, len(work.batch)), 0, Detour.DEFERRED, now)
             self._turns.push(work, done)
         if deferred is not None:
@@ -101,13 +102,14 @@ class MatchingTurns:
             return
         # Each part of a turn may give as much.
         outbox.given = 0
-        done, deferred = self._advance(work, outbox, now)
+        left, deferred = self._advance(work, outbox, now)
+        done = len(work.batch) - left
         self._record_resumed(work, done, deferred, now)
-        if done < len(work.batch):
+        if left:
             self._turns.push(work, done, first=True)
         if deferred is not None:
             self._turns.defer(work, deferred)
-        if done < len(work.batch) or (deferred is not None and work.deferred is not None):
+        if left or (deferred is not None and work.deferred is not None):
             return
         if work.consignment is not None:
             work.consignment.release()
@@ -126,18 +128,19 @@ class MatchingTurns:
         self._core.recorder.dropped(work.batch, rows, 0, Detour.RESUMED, now)
 
     def _advance(self, work: Work, outbox: Outbox, now: int) -> tuple[int, Deferred | None]:
-        """Match the first rows and pass them on; return how many, and whom they go to in a later turn."""
+        """Match the first rows and pass them on; return how many are left, and whom the first go to in a later turn."""
         residents = self._core.residents
         if work.deferred is not None:
             left = residents.deliver_deferred(work.deferred, work.source, outbox, now, work.consignment)
-            return len(work.batch), left
-        matched = offsets, slots = self._core.index.match(work.batch, self._core.turn_budget)
-        done = len(offsets) - 1
-        part = work if done == len(work.batch) else work.part(0, done)
+            return 0, left
+        core = self._core
+        matched = offsets, slots = core.index.match(work.batch, core.turn_budget)
+        rest = len(work.batch) - len(offsets) + 1
+        part = work.part(0, len(offsets) - 1) if rest else work
         if part.source is None:
-            assert self._core.relay is not None
-            return done, self._core.relay.deliver(part, matched, outbox, now)
-        if self._core.relay is not None:
-            return done, self._core.relay.publish(part.batch, matched, part.source, outbox, now)
-        self._core.count_unmatched(unmatched(self._core.wanted(offsets, slots)))
-        return done, residents.deliver(part.batch, offsets, slots, part.source, outbox, now)
+            assert core.relay is not None
+            return rest, core.relay.deliver(part, matched, outbox, now)
+        if core.relay is not None:
+            return rest, core.relay.publish(part.batch, matched, part.source, outbox, now)
+        core.matched_nobody += unmatched(core.wanted(offsets, slots))
+        return rest, residents.deliver(part.batch, offsets, slots, part.source, outbox, now)

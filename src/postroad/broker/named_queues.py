@@ -332,7 +332,7 @@ class NamedQueues:
         """Store the rows of a batch that are for queues, as `admit` returned them; return the others."""
         is_queued = (batch.envelopes[:, FLAGS] & QUEUED) != 0
         kept = [(queue.holder, self._deliveries.enqueue(queue.holder, batch, rows, now)) for queue, rows in admitted]
-        if self._stored.is_storing:
+        if self._stored.storing:
             self._deliveries.flush_stored(batch, source, outbox, now, None)
             for holder, rows in () if self._stored.lack else kept:
                 if holder.queue is not None:

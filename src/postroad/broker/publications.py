@@ -113,12 +113,12 @@ class LocalPublications:
             admitted = self._core.queues.admit(batch, source, outbox, now)
             if outbox.unstorable:
                 return outbox
-        self._identify(batch, source, now)
-        if allowed is not None:
-            whole.ids[allowed] = batch.ids
         count = len(batch)
         if not count:
             return outbox
+        self._identify(batch, source, now)
+        if allowed is not None:
+            whole.ids[allowed] = batch.ids
         self._core.recorder.accepted(batch, now)
         if self._core.alias_attribute is not None:
             record_aliases(self._core.recorder, batch, self._core.alias_attribute, now)
@@ -127,8 +127,9 @@ class LocalPublications:
         if admitted:
             assert self._core.queues is not None
             batch = self._core.queues.enqueue(batch, admitted, source, outbox, now)
-        if len(batch):
-            self._core.take_up(Work(batch, source), outbox, now)
+            if not len(batch):
+                return outbox
+        self._core.matching.take_up(Work(batch, source), outbox, now)
         return outbox
 
     def receive_identified(
@@ -186,8 +187,7 @@ class LocalPublications:
             number = self.numbers.take()
             source.publisher = IdGenerator(number, self._core.number)
             self._core.recorder.publishes(number, source.principal, now)
-        if len(batch):
-            batch.run = source.publisher.give(batch.ids, now)
+        batch.run = source.publisher.give(batch.ids, now)
 
     def note_aliases(self, batch: Batch, aliases: Iterable[tuple[int, str]], now: int) -> None:
         """Record names that rows of a received batch have in other systems; a refused row has no id."""

@@ -139,7 +139,7 @@ class Relay:
         unwanted = wanted[1:] == wanted[:-1]
         for parcel in (*routed.parcels, *(() if routed.held is None else (routed.held,))):
             unwanted[parcel.rows] = False
-        self._core.count_unmatched(int(unwanted.sum()))
+        self._core.matched_nobody += int(unwanted.sum())
         self._sent += self._send(routed, outbox, now, _Origin(publisher=source.number))
         return deferred
 

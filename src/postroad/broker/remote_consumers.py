@@ -168,7 +168,7 @@ class RemoteConsumers:
             return
         self._deliveries.deliver(subscription, batch, rows, None, outbox, now, None)
         stored = self._deliveries.stored
-        if stored is not None and stored.is_storing:
+        if stored is not None and stored.storing:
             self._deliveries.flush_stored(batch, None, outbox, now, None)
 
     def dismissed(self, home: int, item: Dismiss, outbox: Outbox) -> None:

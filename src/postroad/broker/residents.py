@@ -165,11 +165,13 @@ class Residents:
                 later.append((subscription, rows))
             else:
                 deliveries.deliver(subscription, batch, rows, source, outbox, now, consignment)
-        # One broker may want a row for several reasons.
-        kept = [(each, np.unique(np.concatenate(rows))) for each, rows in elsewhere.items()]
-        for holder, rows in kept:
-            deliveries.deliver(holder, batch, rows, source, outbox, now, None)
-        if stored is not None and stored.is_storing:
+        kept: list[tuple[Subscription, NDArray[np.int64]]] = []
+        if elsewhere:
+            # One broker may want a row for several reasons.
+            kept = [(each, np.unique(np.concatenate(rows))) for each, rows in elsewhere.items()]
+            for holder, rows in kept:
+                deliveries.deliver(holder, batch, rows, source, outbox, now, None)
+        if stored is not None and stored.storing:
             if retained:
                 self._note_retained(batch, np.unique(np.concatenate(retained)), offsets, slots, now)
             deliveries.flush_stored(batch, source, outbox, now, consignment)
@@ -199,7 +201,7 @@ class Residents:
                 left = Deferred(batch, groups[at:])
                 break
             deliveries.deliver(subscription, batch, rows, source, outbox, now, consignment)
-        if stored is not None and stored.is_storing:
+        if stored is not None and stored.storing:
             deliveries.flush_stored(batch, source, outbox, now, consignment)
             self._stop(outbox, now)
         return left

@@ -49,7 +49,7 @@ def retained_topic(terms: bytes) -> str:
     return terms.removeprefix(_MARK).decode("utf-8", "replace")
 
 
-class _Retained:
+class RetainedCursor:
     """One retained topic."""
 
     __slots__ = ("cursor", "rule", "subscription")
@@ -68,17 +68,15 @@ class Retentions:
         stored: its store.
 
     Attributes:
+        topics: what is retained.
         cut: messages that went before their time, because there were too many commits or the store was nearly full.
     """
 
     def __init__(self, core: Broker, stored: StoredQueues) -> None:
         self._core = core
         self._stored = stored
-        self._topics: list[_Retained] = []
+        self.topics: list[RetainedCursor] = []
         self.cut = 0
-
-    def __len__(self) -> int:
-        return len(self._topics)
 
     def restore(self, now: int) -> list[str]:
         """Restore what the settings retain, and end what they do not retain any more; return problems in words."""
@@ -104,7 +102,7 @@ class Retentions:
         if cursor is None:
             cursor = self._stored.log.open_cursor(number, _MARK + rule.topic.encode())
         subscription.cursor = cursor
-        self._topics.append(_Retained(rule, cursor, subscription))
+        self.topics.append(RetainedCursor(rule, cursor, subscription))
 
     def covering(self, topic: str) -> str:
         """Return the retained pattern that has all that a pattern wants.
@@ -112,10 +110,10 @@ class Retentions:
         Raises:
             BrokerError: some of it is not retained, so a replay would silently miss messages.
         """
-        for each in self._topics:
+        for each in self.topics:
             if pattern_covers(each.rule.topic, topic):
                 return each.rule.topic
-        known = ", ".join(each.rule.topic for each in self._topics) or "none"
+        known = ", ".join(each.rule.topic for each in self.topics) or "none"
         raise BrokerError(
             f"{topic!r} cannot be replayed: no retained topic has all of it (retained are: {known}); "
             "set [[store.retain]], or subscribe without from and after"
@@ -123,28 +121,26 @@ class Retentions:
 
     def cursor_of(self, topic: str) -> Cursor | None:
         """Return what is kept of a retained pattern; None if it is not retained any more."""
-        return next((each.cursor for each in self._topics if each.rule.topic == topic), None)
+        return next((each.cursor for each in self.topics if each.rule.topic == topic), None)
 
     def slots(self) -> set[int]:
         """Return their slots in the index."""
-        return {each.subscription.slot for each in self._topics}
+        return {each.subscription.slot for each in self.topics}
 
     def left_out(self, offsets: NDArray[np.int64], slots: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the offsets of a match without their slots."""
-        if not self._topics:
-            return offsets
         others = ~np.isin(slots, list(self.slots()))
         return np.concatenate(([0], np.cumsum(others)))[offsets]
 
     @property
     def rows(self) -> int:
         """Return how many messages are retained; one that two patterns retain counts twice."""
-        return sum(each.cursor.waiting.count for each in self._topics)
+        return sum(each.cursor.waiting.count for each in self.topics)
 
     def trim(self, now: int) -> None:
         """Delete rows that are older than they have to be, or more than there may be."""
         log = self._stored.log
-        for each in self._topics:
+        for each in self.topics:
             cursor, rule = each.cursor, each.rule
             if rule.age_ms and cursor.waiting.count:
                 old = log.older_than(cursor, now - rule.age_ms)

@@ -129,6 +129,7 @@ class StoredQueues:
         repeated: how many such rows were sent again, and left out.
         lack: why rows of the last batch that a crash must not lose were not stored; empty if they were.
         backlog: what arrived over links and waits until the store has room.
+        storing: rows of the current batch that are to be stored.
         shortage: why the driver wants no more stored for now, though the disk works; empty for no reason.
         on_follow: called when rows were delivered to a subscription whose history is being read.
     """
@@ -139,7 +140,7 @@ class StoredQueues:
         self.blocked: dict[int, Subscription] = {}
         self.full: dict[int, Subscription] = {}
         self.backlog = StoreBacklog()
-        self._storing: list[tuple[Subscription, NDArray[np.int64]]] = []
+        self.storing: list[tuple[Subscription, NDArray[np.int64]]] = []
         self._consigned: deque[tuple[int, Consignment]] = deque()
         self._discards: deque[Discard] = deque()
         # How many of them a cursor has, by its number: needed for every row that is delivered.
@@ -180,16 +181,11 @@ class StoredQueues:
 
     # --- storing -----------------------------------------------------------------------------------------------------
 
-    @property
-    def is_storing(self) -> bool:
-        """Return whether rows of the current batch are to be stored."""
-        return bool(self._storing)
-
     def store(self, subscription: Subscription, rows: NDArray[np.int64]) -> None:
         """Store rows of the current batch for a subscription; `flush` does it for all subscriptions at once."""
         if subscription.cursor is None:
             subscription.cursor = self.log.open_cursor(subscription.number, durable=False)
-        self._storing.append((subscription, rows))
+        self.storing.append((subscription, rows))
 
     def flush(self, batch: Batch, now: int, consignment: Consignment | None) -> list[Subscription]:
         """Store the batch once for all who want rows of it; return the subscriptions that have too much now.
@@ -197,7 +193,7 @@ class StoredQueues:
         If there is no room for it, rows of a consignment wait until there is; other rows are shed, and `lack` says so
         if that matters to the sender.
         """
-        storing, self._storing, self.lack = self._storing, [], ""
+        storing, self.storing, self.lack = self.storing, [], ""
         if self.backlog and consignment is not None:
             # Rows of the same publishers wait for room, and come first.
             storing = self._postpone(batch, storing, consignment)

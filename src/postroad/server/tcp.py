@@ -90,7 +90,11 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._clients.received_bytes += nbytes
         self.data_received(self._read_buffer[:nbytes])
         self._timing.end(id(self))
-        self._count_kept()
+        # As in `_count_kept`: with small reads, each call is noticeable.
+        kept = self._kept_now
+        if kept != self._kept:
+            change, self._kept = kept - self._kept, kept
+            self._clients.holds(change)
 
     def data_received(self, data: bytes | memoryview) -> None:
         try:
@@ -175,11 +179,17 @@ class TcpConnection(asyncio.BufferedProtocol):
         return refusal
 
     def write(self, data: bytes | memoryview) -> None:
+        transport = self._transport
         # A socket that failed in this turn is closing, but the loop has not reported the loss yet.
-        if not self._transport.is_closing():
-            self._transport.write(data)
-            self._clients.sent_bytes += len(data)
-            self._count_unsent()
+        if transport.is_closing():
+            return
+        transport.write(data)
+        self._clients.sent_bytes += len(data)
+        # As in `_count_unsent`: with small writes, each call is noticeable.
+        unsent = transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            change, self._unsent = unsent - self._unsent, unsent
+            self._clients.holds(change)
 
     def pause_reading(self) -> None:
         if not self._transport.is_closing():

@@ -12,7 +12,7 @@ import numpy as np
 from postroad.broker import Outbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from postroad.broker import Broker, Delivery, IdAdmission, Session
     from postroad.messages import Batch
@@ -97,11 +97,16 @@ class Dispatcher:
         Outboxes that result from that, because a link is full or a client is gone, are carried out after this one, not
         within it. All are done when this returns, unless the caller itself runs within `carry_out`.
         """
-        self._outboxes.append(outbox)
         if self._carrying:
+            self._outboxes.append(outbox)
             return
         self._carrying = True
         try:
+            if self._outboxes:
+                # A defect ended an earlier call before it had carried out these.
+                self._outboxes.append(outbox)
+                outbox = self._outboxes.popleft()
+            self._carry_out(outbox)
             while self._outboxes:
                 self._carry_out(self._outboxes.popleft())
         finally:
@@ -126,7 +131,7 @@ class Dispatcher:
                 session.refuse(reason)
         if self.when_queued is not None and self.core.waiting.bytes:
             self.when_queued()
-        if self.soon is not None and self.core.unfinished:
+        if self.soon is not None and self.core.matching.unfinished:
             if not self._turn_is_due:
                 self._turn_is_due = True
                 self.soon(self._take_turn)
@@ -136,7 +141,7 @@ class Dispatcher:
                 self._proceed()
 
     def publish(
-        self, batch: Batch, source: Session, aliases: Iterable[tuple[int, str]] = (), queued: bool = False
+        self, batch: Batch, source: Session, aliases: Sequence[tuple[int, str]] = (), queued: bool = False
     ) -> Outbox:
         """Publish a batch of a client; the core gives the ids.
 
@@ -147,8 +152,8 @@ class Dispatcher:
             queued: whether some rows may be for queues.
         """
         now = self.clock()
-        outbox = self.core.receive(batch, source, now, queued)
-        if self.record is not None:
+        outbox = self.core.publications.receive(batch, source, now, queued)
+        if aliases and self.record is not None:
             self.core.publications.note_aliases(batch, aliases, now)
         self.carry_out(outbox)
         if self.timing is not None:
@@ -202,7 +207,9 @@ class Dispatcher:
 
     def _write(self, deliveries: list[Delivery]) -> None:
         if len(deliveries) == 1:
-            self._write_one(deliveries[0])
+            delivery = deliveries[0]
+            if session := self._sessions.get(delivery.subscription.session.number):
+                _hand(session, session.render(delivery, None))
             return
         pieces: dict[int, list[Bytes]] = {}
         shared = _SharedRenderings(deliveries, self._sessions)
@@ -216,11 +223,6 @@ class Dispatcher:
             # One joined buffer costs a third of the processor time of many small writes.
             if session := self._sessions.get(number):
                 _hand(session, parts[0] if len(parts) == 1 else np.concatenate(parts))
-
-    def _write_one(self, delivery: Delivery) -> None:
-        session = self._sessions.get(delivery.subscription.session.number)
-        if session is not None:
-            _hand(session, session.render(delivery, None))
 
 
 def _hand(session: ClientSession, data: Bytes) -> None:

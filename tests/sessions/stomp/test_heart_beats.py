@@ -15,7 +15,7 @@ INTERVALS = st.integers(0, 60_000)
 @given(INTERVALS, INTERVALS, st.integers(0, 30_000))
 def test_each_side_beats_no_faster_than_the_other_wants(promised: int, wanted: int, least: int) -> None:
     beats = HeartBeats(1_000)
-    beats.agree(promised, wanted, least)
+    beats.agree(promised, wanted, least, 1_000)
     for interval, asked in ((beats.sends_every, wanted), (beats.expects_every, promised)):
         assert interval == (max(asked, least) if asked else 0)
     due = beats.due()
@@ -30,7 +30,7 @@ def test_each_side_beats_no_faster_than_the_other_wants(promised: int, wanted: i
 
 def test_silence_of_a_client_that_is_not_read_from_proves_nothing() -> None:
     beats = HeartBeats(0)
-    beats.agree(1_000, 0, 100)
+    beats.agree(1_000, 0, 100, 0)
     assert beats.is_silent(10_000)
     beats.deaf = True
     assert not beats.is_silent(10_000)

@@ -110,6 +110,12 @@ class Received:
         """int32[n, 2]: the same for a `message-id` header that the sender gave."""
         return self._column(c.MESSAGE_ID)
 
+    def part(self, first: int, last: int) -> Received:
+        """Return some of its rows, without the events."""
+        assert self.batch is not None
+        rows, extras = self.batch.take(np.arange(first, last)), self._extras[first:last]
+        return Received(rows, extras, [], 0, self.asks_receipts, self.has_message_ids, self.has_queues)
+
     def _column(self, first: int) -> Columns:
         return _cut(self._extras, 0 if self.batch is None else len(self.batch))[:, first : first + 2]  # type: ignore[no-any-return]
 

@@ -119,7 +119,8 @@ def render_messages(batch: Batch, rows: ArrayLike, version: Version, prefix: byt
     Raises:
         PostroadError: a row is not in the batch, or the number does not fit in 32 bits.
     """
-    return _put(batch, _row_numbers(rows), version, prefix, _checked_number(number), _NO_PLACES)
+    own = -1 if number is None else _checked_number(number)
+    return _put(batch, _row_numbers(rows), version, prefix, own, _NO_PLACES)
 
 
 def _put(batch: Batch, rows: Numbers, version: Version, prefix: bytes, number: int, places: Numbers) -> Bytes:

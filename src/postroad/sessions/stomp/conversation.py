@@ -77,6 +77,7 @@ class StompConversation:
         self._receipts = Receipts(dispatcher, self._send, self._fail)
         self._closed = False
         self._login = ""
+        self._renderer = RENDERERS[Version.V1_0]
         # While a login is checked, the rest of its read waits in `_held` and later reads in `_early`.
         self._checking = False
         self._held: tuple[stomp.Received, int, int] | None = None
@@ -104,12 +105,12 @@ class StompConversation:
 
     @property
     def renderer(self) -> StompRenderer:
-        return RENDERERS[self._version]
+        return self._renderer
 
     def render(self, delivery: Delivery, prepared: object | None) -> Bytes:
         assert self._subscriptions is not None
         prefix, number = self._subscriptions.prefix(delivery.subscription.number)
-        return self.renderer.render(delivery.batch, delivery.rows, prefix, number, prepared)
+        return self._renderer.render(delivery.batch, delivery.rows, prefix, number, prepared)
 
     def write(self, data: Bytes) -> None:
         self._send(data.data)
@@ -136,7 +137,8 @@ class StompConversation:
         """Carry out the bytes of one read."""
         if self._closed or self._parting:
             return
-        self._beats.heard = self._timer()
+        if self._beats.expects_every:
+            self._beats.heard = self._timer()
         if self._checking or self._resting:
             self._keep_early(data)
             return
@@ -144,14 +146,17 @@ class StompConversation:
         if found.events:
             self._act_on(found)
         elif found.batch is not None:
-            self._publish(found, 0, len(found.batch))
+            assert self._publications is not None
+            self._publications.publish(found.batch, found)
         if self._decoder.has_more and not (self._checking or self._resting):
             self._go_on()
 
     def _publish(self, found: stomp.Received, first: int, last: int) -> None:
         assert self._publications is not None
         assert found.batch is not None
-        self._publications.publish(found.batch, found, first, last)
+        part = found if last - first == len(found.batch) else found.part(first, last)
+        assert part.batch is not None
+        self._publications.publish(part.batch, part)
 
     def _act_on(self, found: stomp.Received, place: int = 0, row: int = 0) -> None:
         """Carry out a read from an event and a row on: all of it, or as much as one turn may take."""
@@ -386,11 +391,12 @@ class StompConversation:
         if refusal := self._transport.connected():
             raise UnavailableError(refusal)
         self._login = verdict.login
+        self._renderer = RENDERERS[self._version]
         self._session = self._dispatcher.core.attached(verdict.principal)
         self._begin(self._session, event.headers.get(CLIENT_ID_HEADER, ""))
         self._dispatcher.join(self._session.number, self)
         least = self._terms.heart_beat_ms
-        self._beats.agree(*event.heart_beat, least)
+        self._beats.agree(*event.heart_beat, least, self._timer())
         headers, outbox = assigned_ids(event.headers, self._dispatcher, self._session)
         number, beat = str(self._session.number), (least, least)
         frame = stomp.connected_frame(
@@ -493,7 +499,8 @@ class StompConversation:
 
     def _send(self, data: bytes | memoryview) -> None:
         if not self._closed:
-            self._beats.sent = self._timer()
+            if self._beats.sends_every:
+                self._beats.sent = self._timer()
             self._transport.write(data)
             if self._session is not None and self._session.congested and self._unread.add(len(data), self._timer()):
                 self.pause_reading()

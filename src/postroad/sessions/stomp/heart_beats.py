@@ -14,8 +14,8 @@ class HeartBeats:
     """What was agreed, and when each side was heard last.
 
     Attributes:
-        sent: when something was written last.
-        heard: when something was read last.
+        sent: when something was written last; kept only if `sends_every`.
+        heard: when something was read last; kept only if `expects_every`.
         deaf: nothing is read at the moment, so silence proves nothing.
     """
 
@@ -27,8 +27,9 @@ class HeartBeats:
         self.sends_every = 0
         self.expects_every = 0
 
-    def agree(self, promised: int, wanted: int, least: int) -> None:
+    def agree(self, promised: int, wanted: int, least: int, now: int) -> None:
         """Agree on intervals: the client sends a beat every `promised` ms and wants one each `wanted` ms; 0 is none."""
+        self.sent = self.heard = now
         self.sends_every = max(wanted, least) if wanted else 0
         self.expects_every = max(promised, least) if promised else 0
 

@@ -40,17 +40,16 @@ class StompPublications:
         self._receipts = receipts
         self._correct_from = client.dispatcher.timer()
 
-    def publish(self, batch: Batch, found: stomp.Received, first: int, last: int) -> None:
-        """Publish some rows of a read, and confirm those that ask for it; a refusal closes the connection."""
-        part = batch if last - first == len(batch) else batch.take(np.arange(first, last))
+    def publish(self, batch: Batch, found: stomp.Received) -> None:
+        """Publish the batch of a read, and confirm rows that ask for it; a refusal closes the connection."""
         try:
             queued = found.has_queues
             if self._session.assigning is not None:
-                self._publish_identified(part, found.receipts[first:last], found.message_ids[first:last], queued)
+                self._publish_identified(batch, found.receipts, found.message_ids, queued)
                 return
-            named = found.message_ids[first:last] if found.has_message_ids else None
-            if self._accept(part, named, queued) and found.asks_receipts:
-                self._receipts.messages(part, found.receipts[first:last], self._session)
+            named = found.message_ids if found.has_message_ids else None
+            if self._accept(batch, named, queued) and found.asks_receipts:
+                self._receipts.messages(batch, found.receipts, self._session)
         except (BrokerError, NumbersError) as error:
             # Not a defect: without a number reserved on disk, two publishers could use the same ids.
             log.error("publisher refused", extra={**self._client.who, "reason": str(error)})
