@@ -9,12 +9,13 @@ import functools
 import logging
 from typing import TYPE_CHECKING
 
-from postroad.broker import BrokerError, settlements
+from postroad.broker import BrokerError
 from postroad.errors import PostroadError
 from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
+from postroad.sessions.stomp.commits import Commits
 from postroad.sessions.stomp.connected_client import ConnectedClient
 from postroad.sessions.stomp.doubts import doubts_of
 from postroad.sessions.stomp.durable_headers import CLIENT_ID_HEADER
@@ -32,7 +33,7 @@ from postroad.sessions.stomp.unread_replies import UnreadReplies
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from postroad.broker import Delivery, Session, Settlement
+    from postroad.broker import Delivery, Session
     from postroad.messages.columns import Bytes
     from postroad.sessions.contract import Terms, Transport
     from postroad.sessions.dispatch import Dispatcher
@@ -73,6 +74,7 @@ class StompConversation:
         # Made when the client is admitted.
         self._publications: StompPublications | None = None
         self._subscriptions: StompSubscriptions | None = None
+        self._commits: Commits | None = None
         self._transactions = Transactions()
         self._receipts = Receipts(dispatcher, self._send, self._fail)
         self._closed = False
@@ -332,7 +334,8 @@ class StompConversation:
         elif isinstance(event, stomp.Abort):
             self._transactions.end(event.transaction)
         elif isinstance(event, stomp.Commit):
-            return self._commit(event, subscriptions)
+            assert self._commits is not None
+            return self._commits.commit(self._transactions.end(event.transaction))
         return {}
 
     def _connect(self, event: stomp.Connect) -> None:
@@ -414,6 +417,7 @@ class StompConversation:
         )
         self._publications = StompPublications(client, self._receipts)
         self._subscriptions = StompSubscriptions(client, client_id)
+        self._commits = Commits(client, self._publications, self._subscriptions, self._decoder.limits)
 
     def _acknowledge_together(self, events: Sequence[stomp.Event]) -> bool:
         """Carry out several acknowledgements at once; return False, and do nothing, if one of them is wrong.
@@ -427,35 +431,6 @@ class StompConversation:
             if event.receipt is not None:
                 self._receipts.control(event, event.receipt, {}, self._version, self._session)
         return True
-
-    def _commit(self, event: stomp.Commit, subscriptions: StompSubscriptions) -> dict[str, str]:
-        transaction = self._transactions.end(event.transaction)
-        assert self._session is not None
-        assert self._publications is not None
-        acknowledged = [subscriptions.acknowledgement(each) for each in transaction.acknowledgements]
-        settled = settlements(self._session, acknowledged)
-        headers = {"message-count": "0"}
-        if transaction.frames:
-            found = stomp.decode_frames(transaction.frames, self._version, self._decoder.limits)
-            assert found.batch is not None
-            # Consumed messages are settled only after the messages made from them are accepted.
-            if not self._publications.publish_committed(found, found.batch):
-                return {}
-            headers = {"message-id": str(found.batch.message(0).id), "message-count": str(len(found.batch))}
-        if self._session is not None and settled:
-            settle = functools.partial(self._settle, self._session, settled)
-            if self._session.unfinished and self._dispatcher.store is not None:
-                # Messages that are not matched yet may have to be stored, and the store may have no room by then.
-                self._dispatcher.after_turns(self._session, settle)
-            else:
-                settle()
-        return headers
-
-    def _settle(self, session: Session, settled: list[Settlement]) -> None:
-        """Carry out the acknowledgements of a transaction, unless one of its messages was not stored."""
-        if self._session is session and not session.unstored:
-            core, now = self._dispatcher.core, self._dispatcher.clock()
-            self._dispatcher.carry_out(core.settle(session, settled, now))
 
     # --- errors ----------------------------------------------------------------------------------------------------
 
