@@ -129,6 +129,15 @@ def test_plan_that_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch, argumen
     assert outcome.err.startswith("postroad: ")
 
 
+def test_experiments_are_listed_by_names_that_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [json.loads(each)["name"] for each in here(monkeypatch, "lab", "list", "--json").out.splitlines()]
+    monkeypatch.setenv("COLUMNS", "80")
+    drawn = here(monkeypatch, "lab", "list").out
+    assert max(map(len, drawn.splitlines())) <= 80
+    assert "…" not in drawn
+    assert [name for name in names if f"│ {name} " not in drawn] == []
+
+
 def test_publisher_without_a_broker_says_where_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = here(monkeypatch, "publish", "a", "--server", "stomp://127.0.0.1:1")
     assert outcome == (

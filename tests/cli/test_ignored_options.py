@@ -99,6 +99,11 @@ def test_what_the_command_says_comes_before_a_variable(monkeypatch: pytest.Monke
     assert "directory http://127.0.0.1:1" in here(monkeypatch, "publish", "a", "--directory", "http://127.0.0.1:1").err
 
 
+def test_wrong_number_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = here(monkeypatch, "broker", "--port", "99999").err
+    assert told == "postroad: --port 99999: this has to be at most 65,535; see `postroad broker --help`\n"
+
+
 def test_variable_names_the_authority_where_there_is_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POSTROAD_CA", "missing.pem")
     assert "missing.pem" in here(monkeypatch, "publish", "a", "--server", "stomps://127.0.0.1:1").err

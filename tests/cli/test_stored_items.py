@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.cli.admin_requests import operator_name
+from postroad.cli.output import counted
 from postroad.cli.stored_items import echo_fields
 from tests.cli.programs import Outcome, here
 from tests.server import scene
@@ -25,6 +26,13 @@ def test_times_are_printed_for_people_and_nothing_as_such(capsys: pytest.Capture
     assert rows["created"] == "2026-11-18 10:36:42.255 UTC"
     assert (rows["stopped"], rows["session now"], rows["shed"]) == ("no", "none", "2")
     assert "\x1b" not in rows["topic"]
+
+
+def test_empty_field_is_printed_as_none_and_one_message_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_fields("a/b", {"principal": "", "share": 1234.5})
+    rows = {name.strip(): value.strip() for _, name, value, _ in (line.split("│") for line in _lines(capsys))}
+    assert rows == {"principal": "none", "share": "1,234.5"}
+    assert [counted(number, "message") for number in (0, 1, 1_000)] == ["0 messages", "1 message", "1,000 messages"]
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -175,6 +175,24 @@ def test_a_network_that_is_named_by_no_file_is_not_taken_for_an_address(
     assert "http:" not in outcome.err
 
 
+def test_missing_trail_is_told_with_the_options_that_name_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = here(monkeypatch, "trace", ID)
+    assert outcome == (
+        2,
+        "",
+        "postroad: there is no trail at postroad-data/trail: name one with --trail, or ask running brokers with "
+        "--network\n",
+    )
+    # The brokers of a network have stopped, and their record is there.
+    (tmp_path / "net.network" / "trail").mkdir(parents=True)
+    stopped = here(monkeypatch, "trace", ID, "--network", "net.network")
+    assert (stopped.code, stopped.out) == (2, "")
+    assert "its record is there: --trail net.network/trail" in stopped.err
+
+
 def test_an_error_about_one_id_names_no_message_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     TrailWriter(tmp_path, 1, 0)
     outcome = here(monkeypatch, "trace", "no-id", "--trail", str(tmp_path))
@@ -221,6 +239,12 @@ def test_message_of_a_queue_that_was_refused_and_then_acknowledged_is_told_as_ac
     given = {"subscription": 3, "doubt": 0, "acknowledged": True, "refused": True}
     tree = journey_tree(a_journey(stops=[STOP | {"delivered": [given], "dropped": []}]))
     assert unstyled(tree.children[1].children[0]) == "subscription 3: acknowledged"
+
+
+def test_a_gap_without_a_beginning_names_none() -> None:
+    gap = {"broker": 1, "since": 0, "until": 60_000, "reason": "before the record begins"}
+    (told,) = journey_lines(a_journey(gaps=[gap], pruned=[], silent=[]))
+    assert told == "broker 1: not recorded before 1970-01-01 00:01:00.000 UTC (before the record begins)"
 
 
 def test_a_gap_that_has_not_ended_names_no_end() -> None:

@@ -48,6 +48,21 @@ def test_wrong_passcode_is_told_when_connecting(tmp_path: Path) -> None:
     run(talk())
 
 
+def test_server_that_ends_the_tls_handshake_is_told_with_what_to_write() -> None:
+    async def talk() -> None:
+        async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(ConnectionLost) as caught:
+                await enter_and_leave(connect(f"stomps://127.0.0.1:{port}"))
+        assert "()" not in str(caught.value)
+        assert "write stomp://" in str(caught.value) or "Connection reset" in str(caught.value)
+
+    run(talk())
+
+
 def test_a_login_or_a_topic_with_a_character_that_nobody_can_see_is_refused_before_it_is_sent(tmp_path: Path) -> None:
     with pytest.raises(ClientError, match=r"login .* \(U\+200B\) cannot be seen"):
         connect("stomp://127.0.0.1:1", login="an\u200bn")

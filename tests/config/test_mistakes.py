@@ -43,9 +43,14 @@ if TYPE_CHECKING:
             r"\[store.retain\]: topic '/topic/orders.>': write it without /topic/",
         ),
         ('[[store.retain]]\ntopic = "orders..a"', r"\[store.retain\]: topic 'orders..a': "),
-        ('port = "61613"', r"at the top: port: Expected `int`, got `str` "),
+        ('port = "61613"', r"at the top: port: this is a text in quotes, and has to be a whole number "),
+        ("port = 99999", r"at the top: port: this has to be at most 65,535 "),
+        ("websocket_port = 1.5", r"websocket_port: this is a number, and has to be a whole number or left out "),
+        ("connect_seconds = 0", r"at the top: connect_seconds: this has to be more than 0 "),
+        ('group = ""', r"at the top: group: this may not be empty "),
+        ("limits = 3", r"at the top: limits: this is a whole number, and has to be a section "),
         ('[tls]\ncertificate = "a.pem"', r"\[tls\]: key is missing "),
-        ("[limits]\nsessions = -1", r"\[limits\]: sessions: Expected `int` >= "),
+        ("[limits]\nsessions = -1", r"\[limits\]: sessions: this has to be 1 or more "),
     ],
 )
 def test_mistake_is_told_with_its_section_and_the_choices(text: str, told: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from postroad.config import ConfigError
 from postroad.security import delays, users_text
 from postroad.server import login_gate
-from postroad.server.login_gate import Gate
+from postroad.server.login_gate import NO_LOGIN, Gate
 from postroad.sessions import Audit, LoginVerdict
 from tests.server.http_client import get
 from tests.server.people import record, users_file
@@ -37,6 +37,15 @@ async def login(broker: Service, name: str, passcode: str, source: str = "127.0.
 
 def rewrite(path: Path, text: str) -> None:
     path.write_text(text)
+
+
+def test_client_without_a_login_is_told_that_the_broker_asks_for_one(tmp_path: Path) -> None:
+    async def talk() -> None:
+        people = users_file(tmp_path / "people", ann="secret")
+        async with service(tmp_path / "data", users_file=people) as broker:
+            assert await login(broker, "", "") == NO_LOGIN
+
+    run(talk)
 
 
 def test_users_of_the_file_are_let_in_and_nobody_else(tmp_path: Path) -> None:

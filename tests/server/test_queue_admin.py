@@ -58,7 +58,7 @@ def test_operator_lists_shows_purges_and_deletes(tmp_path: Path) -> None:
             assert (listed["waiting_messages_now"], listed["in_flight_messages_now"]) == (2, 1)
             (shown,) = (await asked(broker, "/queues/work"))["consumers"]
             assert (shown["prefetch"], shown["exclusive"], shown["unacknowledged_now"]) == (1, True, 1)
-            assert "work  2 waiting  1 in flight  1 consumers" in await command(broker, "list")
+            assert "work  2 waiting  1 in flight  1 consumer" in await command(broker, "list")
             assert json.loads(await command(broker, "list", "--json"))["name"] == "work"
             assert "1 of 1 unacknowledged  exclusive" in await command(broker, "show", "/queue/work")
             assert json.loads(await command(broker, "show", "work", "--json"))["consumers"] == [shown]

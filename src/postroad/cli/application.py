@@ -67,7 +67,7 @@ def main() -> None:
         typer.echo(f"postroad: {error}", err=True)
         if details := getattr(error, "details", ""):
             typer.echo(details, err=True)
-        sys.exit(EXIT_REFUSED)
+        sys.exit(getattr(error, "exit_code", EXIT_REFUSED))
     except ModuleNotFoundError as error:
         from postroad.cli.extras import what_to_install
 

@@ -86,6 +86,7 @@ def settings(config: Path | None, given: dict[str, Any], join_seconds: float | N
         option = next((name for name in given if f"`$.{name}`" in problem), None)
         if option is not None:
             problem = problem.removeprefix("at the top: ").removesuffix(f" (at `$.{option}`)")
+            problem = problem.removeprefix(f"{option}: ")
             problem = f"--{option.replace('_', '-')} {given[option]}: {problem}"
         raise ConfigError(f"{problem}; see `postroad broker --help`") from None
 

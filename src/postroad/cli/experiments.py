@@ -51,12 +51,17 @@ def list_experiments(as_json: AsJson = False) -> None:
 
     from postroad.lab.experiments import EXPERIMENTS
 
-    table = Table("name", "what is compared", "source", "modes", "scale")
+    table = Table(show_lines=True)
+    # A name that is cut off cannot be given to `lab run`.
+    table.add_column("name", no_wrap=True)
+    table.add_column("what is compared, and after whom")
+    table.add_column("modes", no_wrap=True)
+    table.add_column("scale", justify="right", no_wrap=True)
     for one in EXPERIMENTS.values():
         if as_json:
             fields = {"name": one.name, "title": one.title, "source": one.source, "modes": list(one.modes)}
             echo_json({**fields, "scale": one.small, "scaled": one.scaled})
-        table.add_row(one.name, one.title, one.source, ", ".join(one.modes), f"{one.small:g}")
+        table.add_row(one.name, f"{one.title}\n({one.source})", "\n".join(one.modes), f"{one.small:.3g}")
     if not as_json:
         Console(emoji=False).print(table)
 

@@ -121,6 +121,8 @@ def journey_lines(journey: Document) -> list[str]:
         between = f"between {instant(gap['since'])} and {instant(gap['until'])}"
         if gap["until"] >= END_OF_TIME:
             between = f"since {instant(gap['since'])}"
+        elif gap["since"] <= 0:
+            between = f"before {instant(gap['until'])}"
         hides = f"; may hide {printable(gap['hides'])}" if gap.get("hides") else ""
         lines.append(f"broker {gap['broker']}: not recorded {between} ({printable(gap['reason'])}){hides}")
     lines += [f"broker {broker} did not answer; what it knows is missing here" for broker in journey["silent"]]

@@ -76,7 +76,9 @@ def _write(out: Path, scale: Scale, truth: bool, quiet: bool) -> Written:
 
     from postroad.lab.trails import write_trail
 
-    with Progress(console=Console(stderr=True, emoji=False), disable=quiet, transient=True) as progress:
+    console = Console(stderr=True, emoji=False)
+    # Elsewhere a progress bar leaves an empty line.
+    with Progress(console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
         task = progress.add_task("writing", total=scale.slices)
         processes = (os.cpu_count() or 1) if scale.messages >= MANY_MESSAGES else 1
         return write_trail(out, scale, lambda done, _: progress.update(task, completed=done), truth, processes)

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AsJson", "echo_json", "echo_table", "json_text", "printable"]
+__all__ = ["AsJson", "counted", "echo_json", "echo_table", "json_text", "printable"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line, instead of text.")]
 
@@ -45,7 +45,12 @@ def echo_table(title: str, fields: Mapping[str, Any], *, err: bool = False) -> N
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun: 1 message, 2 messages."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def printable(text: str) -> str:

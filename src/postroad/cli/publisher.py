@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroad.cli.connection import Attributes, Ca, Directory, Login, Passcode, Reach, Server, read_attributes
-from postroad.cli.output import AsJson, echo_json
+from postroad.cli.output import AsJson, counted, echo_json
 from postroad.cli.topics import check_written
 from postroad.errors import PostroadError
 
@@ -57,7 +57,7 @@ def publish(
     if as_json:
         echo_json({"published": sent, "seconds": round(seconds, 3)})
     else:
-        typer.echo(f"published {sent:,} message{'' if sent == 1 else 's'} in {seconds:.3f} s", err=True)
+        typer.echo(f"published {counted(sent, 'message')} in {seconds:.3f} s", err=True)
 
 
 async def _send(reach: Reach, parts: AsyncIterator[list[Draft]], receipt: bool, as_json: bool) -> tuple[int, float]:

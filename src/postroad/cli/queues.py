@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from postroad.cli.admin_requests import AdminAddress, AdminAuthority, NotThereError, TokenFile
-from postroad.cli.output import AsJson, echo_json, printable
+from postroad.cli.output import AsJson, counted, echo_json, printable
 from postroad.cli.stored_items import DEFAULT_ADDRESS, StoredItems, echo_fields
 
 __all__ = ["delete", "list_queues", "outgoing_line", "purge", "show"]
@@ -91,7 +91,7 @@ def _line(found: dict[str, Any]) -> str:
     delayed = f"  {found['delayed_messages_now']:,} delayed" if found["delayed_messages_now"] else ""
     return (
         f"{printable(found['name'])}  {found['waiting_messages_now']:,} waiting  "
-        f"{found['in_flight_messages_now']:,} in flight{delayed}  {found['consumers_now']} consumers"
+        f"{found['in_flight_messages_now']:,} in flight{delayed}  {counted(found['consumers_now'], 'consumer')}"
     )
 
 

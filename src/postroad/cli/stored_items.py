@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 from postroad.cli.admin_requests import NotThereError, admin_endpoint, admin_request, operator_name
-from postroad.cli.output import echo_json, echo_table, printable
+from postroad.cli.output import counted, echo_json, echo_table, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ class StoredItems:
         if as_json:
             echo_json({"messages": found["messages"], "reason": found["reason"]})
         else:
-            typer.echo(f"{found['messages']:,} messages given up: {printable(found['reason'])}")
+            typer.echo(f"{counted(found['messages'], 'message')} given up: {printable(found['reason'])}")
 
     def delete(self, *name: str, as_json: bool) -> None:
         """End an item, and print how many messages went with it."""
@@ -79,7 +79,7 @@ class StoredItems:
         if as_json:
             echo_json({"messages": found["messages"], "reason": found["reason"]})
         else:
-            typer.echo(f"{printable(found['reason'])}, with {found['messages']:,} messages")
+            typer.echo(f"{printable(found['reason'])}, with {counted(found['messages'], 'message')}")
 
     def _delete(self, *name: str) -> dict[str, Any]:
         return self.ask(*name, method="DELETE", query=f"?by={quote(operator_name(), safe='')}")
@@ -100,7 +100,7 @@ def _readable(key: str, value: Any) -> Any:
     # Drawing trees takes long to import, and only this command needs it.
     from postroad.cli.journey_tree import instant
 
-    if value is None:
+    if value is None or value == "":
         return "none"
     if key in _TIMES:
         return instant(value) if value else "no"

@@ -132,6 +132,10 @@ def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
     from postroad.trail import Trail, keep_pandas_out
 
     keep_pandas_out()
+    if root == DEFAULT_TRAIL and not DEFAULT_TRAIL.is_dir():
+        raise PostroadError(
+            f"there is no trail at {root}: name one with --trail, or ask running brokers with --network"
+        )
     trail = Trail(root)
     passed = True
     for message in _messages(trail, text):
@@ -212,6 +216,8 @@ def _of_directory(path: Path, token_file: Path | None, authority: Path | None) -
     place = place_of(path)
     if not path.exists() and not place.root.is_dir():
         raise PostroadError(f"{path}: no such plan or directory; give one, or an address such as 127.0.0.1:8161")
+    if place.read() is None and place.trail.is_dir():
+        raise PostroadError(f"no network is up in {place.root}; its record is there: --trail {place.trail}")
     running = find(place).running()
     if not running:
         raise PostroadError(f"no broker of the network in {place.root} runs; give --trail {place.trail}")

@@ -38,6 +38,7 @@ __all__ = ["ClientConnection", "ClientHello"]
 # OpenSSL's codes for a certificate that nobody trusted has signed: self-signed, self-signed in the chain, no issuer.
 _UNKNOWN_AUTHORITY = frozenset((18, 19, 20))
 # What OpenSSL says, by its version, of an answer that is no TLS.
+_NO_TLS_ADVICE = "; if it does not speak TLS, write stomp://"
 _NOT_TLS = frozenset(("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
 
 # One read: a few hundred small messages, so that the loop turns often and little goes past a full mailbox.
@@ -159,7 +160,9 @@ class ClientConnection:
         except TimeoutError:
             raise ConnectionLost(f"{address}: no answer within {hello.timeout:g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"{address}: cannot connect ({_reason(error)}){_advice(error)}") from error
+            broken = "the connection ended during the TLS handshake" if address.tls else "the connection ended"
+            advice = _advice(error) or ("" if str(error) or not address.tls else _NO_TLS_ADVICE)
+            raise ConnectionLost(f"{address}: cannot connect ({_reason(error) or broken}){advice}") from error
         return line
 
     async def _greet(self, address: Address, hello: ClientHello, was: Grant | None) -> None:
@@ -394,7 +397,7 @@ def _advice(error: OSError) -> str:
         if error.verify_code in _UNKNOWN_AUTHORITY:
             return "; if it is the right server, trust its authority: --ca FILE, or tls="
     elif isinstance(error, ssl.SSLError) and error.reason in _NOT_TLS:
-        return "; if it does not speak TLS, write stomp://"
+        return _NO_TLS_ADVICE
     return "; is a broker running there?" if isinstance(error, ConnectionRefusedError) else ""
 
 

@@ -138,7 +138,7 @@ def read_config(path: Path) -> BrokerConfig:
     try:
         settings = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from error
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); name another file with --config") from error
     except (ValueError, RecursionError) as error:
         # Not only TOMLDecodeError: too many digits for Python, bytes that are not UTF-8, too deeply nested brackets.
         raise ConfigError(f"{path}: not TOML: {error}") from error

@@ -12,12 +12,26 @@ from msgspec import inspect
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["explained"]
+__all__ = ["explained", "plain_words"]
 
 _AT = re.compile(r"(?s)(.*?) - at `(.*?)`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _ENUM = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+_KIND = re.compile(r"Expected `(.*?)`, got `(.*?)`")
+_BOUND = re.compile(r"Expected `(?:int|float)` (<=|>=|<|>) (\S+)")
+_LENGTH = re.compile(r"Expected `(str|array|object)` of length (<=|>=|<|>) (\d+)")
+_BOUNDS = {"<=": "at most {}", ">=": "{} or more", "<": "less than {}", ">": "more than {}"}
+_PARTS = {"str": "characters", "array": "entries", "object": "entries"}
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text in quotes",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a section",
+    "null": "left out",
+}
 _ROOT = "$"
 
 
@@ -50,7 +64,30 @@ def _in_words(message: str, names: list[str], kind: type[msgspec.Struct]) -> str
         choices = _choices(_type_at(kind, names))
         wrong = enum[1].strip("'")
         return f"{place} is {enum[1]}, which is none of {', '.join(choices)}{_perhaps(wrong, choices)}"
-    return f"{place}: {message}"
+    return f"{place}: {plain_words(message)}"
+
+
+def plain_words(message: str) -> str:
+    """What is wrong with one value, in words instead of the types of Python."""
+    if unknown := _UNKNOWN.fullmatch(message):
+        return f"there is no {unknown[1]} here"
+    if missing := _MISSING.fullmatch(message):
+        return f"{missing[1]} is missing"
+    if kind := _KIND.fullmatch(message):
+        wanted, given = (" or ".join(_KINDS.get(one, one) for one in names.split(" | ")) for names in kind.groups())
+        return f"this is {given}, and has to be {wanted}"
+    if bound := _BOUND.fullmatch(message):
+        return f"this has to be {_BOUNDS[bound[1]].format(_grouped(bound[2]))}"
+    if length := _LENGTH.fullmatch(message):
+        if length[2] == ">=" and length[3] == "1":
+            return "this may not be empty"
+        return f"this has to have {_BOUNDS[length[2]].format(_grouped(length[3]))} {_PARTS[length[1]]}"
+    return message
+
+
+def _grouped(number: str) -> str:
+    """A number of a limit as the documents write it."""
+    return f"{int(number):,}" if number.lstrip("-").isdigit() else number.removesuffix(".0")
 
 
 def _section(names: list[str]) -> str:

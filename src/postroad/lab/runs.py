@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.lab.errors import LabError
+from postroad.lab.errors import BrokenOffError, LabError
 from postroad.lab.experiments.experiment import LOAD_AVERAGE, PROCESSORS, Results, RunRequest, TimedTell
 from postroad.lab.run_folder import COMPLETE, RunFolder
 from postroad.lab.summary import summarise
@@ -116,7 +116,9 @@ def run_experiment(
                     trials[key].play(events, TimedTell(watch.share))
                     _put_machine(request, events)
     except KeyboardInterrupt:
-        raise LabError(f"{folder.root}: broken off; {_progress(folder)}; start the same run again to go on") from None
+        raise BrokenOffError(
+            f"{folder.root}: broken off; {_progress(folder)}; start the same run again to go on"
+        ) from None
     finally:
         state = folder.finish()
     summarise_played(folder, watch, spark)

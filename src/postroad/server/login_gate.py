@@ -45,6 +45,7 @@ MOST_CHECKS = 32
 MOST_CHECKS_PER_ADDRESS = 8
 
 WRONG = "login or passcode is wrong"
+NO_LOGIN = "this broker asks for a login and its passcode, and CONNECT has no login"
 
 
 class Gate:
@@ -151,7 +152,7 @@ class Gate:
             return
         self._delays.failed(check.address, check.login, self._timer())
         self._audit.refused("login refused", address=check.address, **_who(check.login, check.record))
-        check.answer(LoginVerdict(WRONG))
+        check.answer(LoginVerdict(WRONG if check.login else NO_LOGIN))
 
     def _done(self, check: _Check) -> None:
         self._checks[check.address] -= 1

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import msgspec
 import numpy as np
 
+from postroad.config.mistakes import plain_words
 from postroad.lab.errors import LabError
 from postroad.lab.scenarios.content import ContentScenario, FewNamesScenario
 from postroad.lab.scenarios.scenario import (
@@ -310,5 +311,6 @@ def _check_texts(made: DescribedScenario) -> None:
 def _named(error: msgspec.ValidationError, root: str = "") -> str:
     """Put the field first; msgspec puts the path last: "Expected `int`, got `str` - at `$.brokers`"."""
     problem, _, path = str(error).partition(" - at `")
+    problem = plain_words(problem)
     place = f"{root}{path.rstrip('`').removeprefix('$')}".removeprefix(".")
     return f"{place}: {problem}" if place else problem
