@@ -18,8 +18,9 @@ from postroad.messages import MessageId
 from postroad.recording import inquiry as inquiry_module
 from postroad.recording import record as record_module
 from postroad.topology import line, ring
-from postroad.tracking import Verdict
-from postroad.trail import Trail, TrailWriter
+from postroad.tracking import Verdict, chronicle
+from postroad.trail import GapReason, Trail, TrailWriter
+from tests.server.http_client import get
 from tests.server.live import live, subscriber
 from tests.server.scene import Client, run, service, until
 
@@ -312,6 +313,40 @@ def test_aliases_are_recorded_for_messages_that_bear_one(tmp_path: Path) -> None
 
     run(talk)
     assert Trail(tmp_path / "trail").aliased("A-17") == ids
+
+
+def test_aliases_that_are_too_many_or_too_long_are_left_out_and_searches_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chronicle, "MAX_ALIAS_BYTES", 2_000)
+
+    async def talk() -> None:
+        async with service(tmp_path, admin_port=0, tracking=TrackingConfig(alias_attribute="order")) as running:
+            client = await Client.connect(running.port)
+
+            async def publish(order: str) -> None:
+                client.publish("quotes", b"1", order=order, receipt="r")
+                await client.frame()
+
+            async def search(order: str) -> tuple[list[str], list[str]]:
+                status, body = await get(running.admin_port, f"/aliases/{order}")
+                assert status == 200
+                found = json.loads(body)
+                return found["ids"], found["may_hide"]
+
+            for order in ("", "x" * 1_025):
+                await publish(order)
+            assert await search("x" * 1_025) == ([], [])
+            for number in range(9):
+                await publish(f"{number:0500}")
+            assert await search(f"{8:0500}") == ([], [f"broker 1: {GapReason.LEFT_OUT}"])
+            assert json.loads((await get(running.admin_port, "/status"))[1])["tracking"]["aliases_left_out"] == 7
+            await client.close()
+
+    run(talk)
+    trail = Trail(tmp_path / "trail")
+    assert len(trail.aliased(f"{1:0500}")) == 1
+    assert trail.may_hide() == [f"broker 1: {GapReason.LEFT_OUT}"]
 
 
 def test_what_has_a_receipt_survives_a_crash_with_a_journal_and_is_a_gap_without(tmp_path: Path) -> None:

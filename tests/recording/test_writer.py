@@ -97,6 +97,45 @@ def test_memory_stays_bounded_while_a_disk_does_not_answer_and_the_trail_names_w
     assert trail.warnings == []
 
 
+def test_memory_stays_bounded_while_the_record_comes_faster_than_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "LOOK_SECONDS", 0.001)
+    most, text = 10 * BOOK_BYTES, "x" * 1_000_000
+    now = [NOON]
+    written: list[bool] = []
+
+    async def talk() -> None:
+        recorder = ExactRecorder(BROKER, NOON, persist_ms=1)
+        backlog = StuckBacklog(tmp_path)
+        keeper = RecordWriter(recorder, backlog, lambda: now[0], held_bytes=most)
+        await keeper.start()
+        now[0] += 1
+        await until(lambda: recorder.statistics().pending_jobs == 1)
+        for second in range(1, 100):
+            now[0] = NOON + 1_000 * second
+            recorder.accepted(messages(second), now[0])
+            recorder.subscribed(second, "ann", "quotes", text, now[0])
+            if second == 50:
+                keeper.when_written(written.append)
+            await until(lambda: recorder.statistics().held_bytes < writer_module.BUSY_SHARE * most + len(text))
+        assert keeper.trouble == ""
+        backlog.answers.set()
+        await until(lambda: bool(written))
+        await keeper.stop()
+
+    run(talk)
+    assert written == [False]
+    trail = Trail(tmp_path)
+
+    def verdict(second: int) -> Verdict:
+        identity = MessageId(7, BROKER, NOON + 1_000 * second, 3)
+        return trail.trace(identity, tolerance=0, skew=0).journey.verdict
+
+    assert [verdict(50), verdict(99)] == [Verdict.NOT_RECORDED, Verdict.MATCHED_NOBODY]
+    assert [hole.reason for hole in trail.pinned(BROKER).holes] == [GIVEN_UP]
+
+
 def test_a_record_can_be_ended_though_its_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "HANG_SECONDS", 0.05)
 

@@ -106,7 +106,7 @@ def test_the_example_of_status_has_the_fields_of_the_code() -> None:
     assert set(told["store"]) == {"trouble", *StoreStatistics.__struct_fields__}
     held = {"open_histories", "open_entries", "held_bytes", "pending_jobs"}
     recorded = {f"{name}_now" if name in held else name for name in TrackingStatistics._fields}
-    assert set(told["tracking"]) == {"trouble", *recorded, *BacklogStatistics._fields}
+    assert set(told["tracking"]) == {"trouble", "aliases_left_out", *recorded, *BacklogStatistics._fields}
     assert set(told["sessions"][0]) == set(SessionStatus.__struct_fields__)
     assert set(told["sessions"][0]["subscriptions"][0]) == set(SubscriptionStatus.__struct_fields__)
 

@@ -12,6 +12,7 @@ from postroad.messages import Batch, IdGenerator
 from postroad.tracking import (
     LATENCY_BUCKETS,
     LATENCY_GROWTH,
+    LEFT_OUT,
     Aliases,
     BatchCost,
     Chronicle,
@@ -29,6 +30,8 @@ from postroad.tracking import (
 from postroad.tracking import chronicle as chronicle_module
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 NOW = 1_700_000_000_000
@@ -123,6 +126,67 @@ def test_much_that_is_shed_fills_chapters_of_its_own_and_stays_askable(monkeypat
     chronicle.release(2)
     chronicle.release(3)
     assert chronicle.held_bytes == 0
+
+
+def test_texts_of_clients_count_as_the_memory_that_they_take() -> None:
+    chronicle = Chronicle(NOW)
+    ascii_text, wide_text = "x" * 10_000, "x" * 9_999 + "\N{ROCKET}"
+    cases: list[tuple[Callable[[], None], int]] = [
+        (lambda: chronicle.publishes(1, ascii_text, NOW), 10_000),
+        (lambda: chronicle.subscribed(1, ascii_text, "a", ascii_text, NOW), 20_000),
+        (lambda: chronicle.subscribed(1, "ann", wide_text, "", NOW), 40_000),
+        (lambda: chronicle.aliased(wide_text, 1, 2, NOW), 40_000),
+    ]
+    for told, least in cases:
+        before = chronicle.open_bytes
+        told()
+        assert least < chronicle.open_bytes - before < least + 1_000
+    assert chronicle.held_bytes == chronicle.open_bytes
+    chronicle.close(1, NOW)
+    assert chronicle.held_bytes > 80_000
+    chronicle.release(1)
+    assert chronicle.held_bytes == 0
+
+
+def test_aliases_beyond_the_limit_are_left_out_and_the_record_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chronicle_module, "MAX_ALIAS_BYTES", 10_000)
+    chronicle = Chronicle(NOW)
+
+    def tell(first: int, count: int) -> None:
+        for number in range(first, first + count):
+            chronicle.aliased(f"{number:0800}", 1, number, NOW)
+
+    tell(0, 1_000)
+    assert chronicle.aliases_left_out == 990
+    assert chronicle.open_bytes < 11_000
+    assert chronicle.ids_of(LEFT_OUT) == [(1, 10)]
+    # What is closed and not written yet counts as well; each chapter says that it lacks some.
+    chronicle.close(1, NOW)
+    tell(1_000, 10)
+    assert chronicle.ids_of(LEFT_OUT) == [(1, 10), (1, 1_000)]
+    (aliases,) = chronicle.close(2, NOW).segments()
+    assert isinstance(aliases, Aliases)
+    assert aliases.alias == [LEFT_OUT]
+    chronicle.release(1)
+    chronicle.release(2)
+    tell(2_000, 10)
+    assert chronicle.aliases_left_out == 1_000
+    assert chronicle.ids_of(f"{2_009:0800}") == [(1, 2_009)]
+    assert chronicle.ids_of(LEFT_OUT) == []
+
+
+def test_chapter_with_many_aliases_is_closed_early_and_converted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chronicle_module, "SEALED_ALIAS_BYTES", 2_000)
+    monkeypatch.setattr(chronicle_module, "CONVERTED_LINES", 4)
+    chronicle = Chronicle(NOW)
+    for number in range(9):
+        assert not chronicle.has_many_aliases
+        chronicle.aliased(f"{number:010}", 1, number, NOW)
+    chronicle.aliased("more", 1, 9, NOW)
+    assert chronicle.has_many_aliases
+    segments = chronicle.close(1, NOW).segments()
+    assert [one.alias[-1] for one in segments if isinstance(one, Aliases)] == [f"{3:010}", f"{7:010}", "more"]
+    assert not chronicle.has_many_aliases
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.booleans())), st.integers(0, 60), st.integers(0, 60))

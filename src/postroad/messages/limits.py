@@ -13,6 +13,7 @@ __all__ = [
     "MAX_ATTRIBUTE_BYTES",
     "MAX_BATCH_BYTES",
     "MAX_BODY_BYTES",
+    "MAX_FOREIGN_ID_BYTES",
     "MAX_HEADER_BYTES",
     "MAX_METADATA_BYTES",
     "MAX_NAME_BYTES",
@@ -42,6 +43,10 @@ MAX_BODY_BYTES = 16 * 1024 * 1024
 
 # Rewritten at each hop, so it is kept small: room for a trace context and twice the 8 KiB of W3C baggage.
 MAX_METADATA_BYTES = 16 * 1024
+
+# The name of a message in another system. UUIDs have 36 bytes, the ids of other brokers less than 200; nobody would
+# search for a longer one.
+MAX_FOREIGN_ID_BYTES = 1_024
 
 # Spans are signed 32-bit offsets.
 MAX_BATCH_BYTES = 2**31 - 1

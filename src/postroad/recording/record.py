@@ -22,7 +22,7 @@ from postroad.recording.recovery import recover
 from postroad.recording.shipment import Shipment
 from postroad.recording.trail_answers import trail_root
 from postroad.recording.writer import RecordWriter
-from postroad.tracking import Answer, Gap, TrackingError, merged
+from postroad.tracking import LEFT_OUT, Answer, Gap, TrackingError, merged
 from postroad.tracking.journaled_recorder import Journaled
 from postroad.trail import (
     DAY_MS,
@@ -269,6 +269,7 @@ class LiveRecord:
     def statistics(self) -> dict[str, Any]:
         """Counts of the recorder and of the writing."""
         held = {_HELD.get(name, name): count for name, count in self.recorder.statistics()._asdict().items()}
+        held["aliases_left_out"] = self.recorder.chronicle.aliases_left_out
         counts = held | self._backlog.statistics()._asdict()
         counts["degraded_now"] = bool(self.trouble)
         if self._journal is not None:
@@ -312,6 +313,8 @@ class LiveRecord:
                 "read it with: postroad trace --trail"
             )
         written, hidden = search.result()
+        if self.recorder.chronicle.ids_of(LEFT_OUT):
+            hidden = [*hidden, f"broker {self._broker}: {GapReason.LEFT_OUT}"]
         found = sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
         return found, [] if found else hidden
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from postroad.recording.disk import DiskThread, hanging, is_done
 from postroad.trail import SET_BACK_MS, GapReason
@@ -38,6 +38,9 @@ MOST_WAITING = 100_000
 HANG_SECONDS = 60.0
 # As much as a broker's tracking may hold by default: for the recorder, and as much again that waits.
 DEFAULT_HELD_BYTES = 128 << 20
+# What the recorder may hold while its record is being written, in multiples of that: a disk that answers is given more
+# time than one that does not. What comes faster than it is written is given up, or memory would grow with each part.
+BUSY_SHARE = 2
 
 Result = TypeVar("Result")
 
@@ -66,15 +69,17 @@ class _Waiter:
     Attributes:
         action: what to call.
         since: when it began to wait, by the loop's clock.
-        jobs: the first and the last job that may have what it waits for; None before they are made.
+        first: the first job that may have what it waits for.
+        last: the last one; None before that is made.
     """
 
-    __slots__ = ("action", "jobs", "since")
+    __slots__ = ("action", "first", "last", "since")
 
-    def __init__(self, action: Callable[[bool], None], since: float) -> None:
+    def __init__(self, action: Callable[[bool], None], since: float, first: int) -> None:
         self.action = action
         self.since = since
-        self.jobs: tuple[int, int] | None = None
+        self.first = first
+        self.last: int | None = None
 
 
 class RecordWriter:
@@ -176,7 +181,7 @@ class RecordWriter:
         Nobody waits longer than `PATIENCE_SECONDS` for a disk.
         """
         loop = asyncio.get_running_loop()
-        self._waiting.append(_Waiter(action, loop.time()))
+        self._waiting.append(_Waiter(action, loop.time(), min(self._taken, default=self._lost + 1)))
         if len(self._waiting) > MOST_WAITING:
             _call(self._waiting.popleft().action, False)
         loop.call_later(PATIENCE_SECONDS, self._answer)
@@ -186,16 +191,16 @@ class RecordWriter:
         now = asyncio.get_running_loop().time()
         while self._waiting:
             first = self._waiting[0]
-            is_done = first.jobs is not None and first.jobs[1] not in self._taken
+            is_done = first.last is not None and first.last not in self._taken
             if not is_done and now < first.since + PATIENCE_SECONDS:
                 break
             self._waiting.popleft()
-            _call(first.action, is_done and first.jobs is not None and self._lost < first.jobs[0])
+            _call(first.action, is_done and self._lost < first.first)
 
     async def keep(self, force: bool = False) -> None:
         """Take what is ready and write it; with `force`, all there is. Waits for a disk within `HANG_SECONDS`."""
         now = asyncio.get_running_loop().time()
-        hurries = now >= self._hurried + HURRY_SECONDS and any(one.jobs is None for one in self._waiting)
+        hurries = now >= self._hurried + HURRY_SECONDS and any(one.last is None for one in self._waiting)
         if hurries:
             self._hurried = now
         self._collect(force or hurries)
@@ -206,8 +211,8 @@ class RecordWriter:
         """Take what is ready; with `force`, all there is."""
         self._take(force)
         for one in self._waiting if force else ():
-            if one.jobs is None:
-                one.jobs = min(self._taken, default=self._lost + 1), max(self._taken, default=-1)
+            if one.last is None:
+                one.last = max(self._taken, default=-1)
 
     def _take(self, force: bool) -> None:
         now, position = self._clock(), self._position()
@@ -242,7 +247,7 @@ class RecordWriter:
             self._work = self._thread.do(
                 lambda: self._written(list(zip(jobs, told_until, strict=True)), given_up, set_back, at_once)
             )
-        if not await is_done(self._work, 0 if self._hangs else HANG_SECONDS):
+        if not await self._is_written(self._work, 0 if self._hangs else HANG_SECONDS):
             self._hangs = True
             self._give_up()
             self._tell()
@@ -253,6 +258,18 @@ class RecordWriter:
         self._tell()
         if failure is not None:
             raise failure
+
+    async def _is_written(self, work: asyncio.Future[Any], seconds: float) -> bool:
+        """Wait for what is being written, up to a limit; memory stays bounded meanwhile."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while not await is_done(work, max(0, min(LOOK_SECONDS, until - loop.time()))):
+            if loop.time() >= until:
+                return False
+            if self._recorder.statistics().held_bytes > BUSY_SHARE * self._held_bytes:
+                self._collect(force=True)
+                self._give_up()
+        return True
 
     def _release(self, number: int, stored: bool) -> TakenJob:
         self._recorder.release(number)
@@ -284,7 +301,7 @@ class RecordWriter:
         return done + self._backlog.put(self._clock(), at_once=at_once), failure
 
     def _give_up(self) -> None:
-        """While the disk does not answer, memory is bounded: the oldest jobs are given up. The trail will say so."""
+        """Give up the oldest jobs that are not being written, so that memory is bounded. The trail will say so."""
         while self._jobs and self._recorder.statistics().held_bytes > self._held_bytes:
             oldest = self._jobs.pop(0)
             self._given_up = self._release(oldest.number, stored=False)

@@ -8,7 +8,7 @@ closed one belongs to a job, and can be queried until the job is released.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from postroad.tracking.findings import Drop, Gap
 from postroad.tracking.latency import LatencySketch
 from postroad.tracking.presence import Presence
 from postroad.tracking.segments import (
+    LEFT_OUT,
     Aliases,
     Latencies,
     LinkChanges,
@@ -29,7 +30,7 @@ from postroad.tracking.segments import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -39,9 +40,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Chapter", "Chronicle", "ChronicledRecorder"]
 
+Line = TypeVar("Line")
+
 FORGOTTEN = "more subscriptions ended than the broker remembers until it has written them"
-# Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, a short text.
+# Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, the heads of its texts.
 _LINE_BYTES = 200
+# A text with one character beyond ASCII may take four bytes for each.
+_CHARACTER_BYTES = 4
+# Aliases that are not written yet. Senders choose how many there are and how long, and one client can send more than
+# is written in the same time; the others are left out, so that the record of messages has room. Some 50,000 of full
+# length, or 300,000 UUIDs.
+MAX_ALIAS_BYTES = 64 << 20
+# With so many a chapter is closed, so that honest senders stay well below the limit.
+SEALED_ALIAS_BYTES = MAX_ALIAS_BYTES // 4
+# Lines that are made into columns at once: one call of numpy or Arrow for all would hold up the loop for longer than a
+# turn of it takes.
+CONVERTED_LINES = 8_192
 # Rows of one chapter that were shed. A subscriber that goes away may leave tens of millions; made into rows of
 # the trail they take ten times their memory (some 60 MB for a full chapter), so that this is done chapter by chapter.
 SHED_CHAPTER_ROWS = 262_144
@@ -54,6 +68,9 @@ class Chapter:
     since: int
     until: int = 0
     lines: int = 0
+    text_bytes: int = 0
+    alias_bytes: int = 0
+    lacks_aliases: bool = False
     shed_ids: list[NDArray[np.uint64]] = field(default_factory=list)
     # For each entry of `shed_ids`: subscription, link, reason, when.
     shed_causes: list[tuple[int, int, str, int]] = field(default_factory=list)
@@ -77,8 +94,8 @@ class Chapter:
         found: list[Segment] = []
         if self.shed_ids:
             found.append(self._shed())
-        if self.subscriptions:
-            number, at, begins, principal, topic, selector = zip(*self.subscriptions, strict=True)
+        for lines in _parts(self.subscriptions):
+            number, at, begins, principal, topic, selector = zip(*lines, strict=True)
             found.append(
                 SubscriptionChanges(
                     _longs(number), _longs(at), _ints(begins), list(principal), list(topic), list(selector)
@@ -87,11 +104,11 @@ class Chapter:
         if self.links:
             neighbour, at, up, cost = zip(*self.links, strict=True)
             found.append(LinkChanges(_longs(neighbour), _longs(at), _ints(up), _ints(cost)))
-        if self.names:
-            kind, number, at, name = zip(*self.names, strict=True)
+        for names in _parts(self.names):
+            kind, number, at, name = zip(*names, strict=True)
             found.append(Names(list(kind), _longs(number), _longs(at), list(name)))
-        if self.aliases:
-            alias, heads, tails = zip(*self.aliases, strict=True)
+        for aliases in _parts(self.aliases):
+            alias, heads, tails = zip(*aliases, strict=True)
             ids = np.array([heads, tails], np.uint64).T
             found.append(Aliases(list(alias), *id_fields(ids)))
         if self.timings:
@@ -118,6 +135,15 @@ class Chapter:
         return [Latencies(since, until, buckets.astype(np.int32), self.delays[buckets])]
 
 
+def _parts(lines: list[Line]) -> Iterator[list[Line]]:
+    return (lines[at : at + CONVERTED_LINES] for at in range(0, len(lines), CONVERTED_LINES))
+
+
+def _text_bytes(*texts: str) -> int:
+    """Return about what the characters of some texts take in memory."""
+    return sum(len(text) if text.isascii() else _CHARACTER_BYTES * len(text) for text in texts)
+
+
 def _longs(values: tuple[int, ...]) -> NDArray[np.int64]:
     return np.array(values, np.int64)
 
@@ -140,6 +166,8 @@ class Chronicle:
         self._sketch = LatencySketch()
         self._shed_bytes = 0
         self._open_shed_bytes = self._open_shed_rows = 0
+        self._alias_bytes = 0
+        self.aliases_left_out = 0
 
     def shed(self, batch: Batch, rows: Rows, subscription: int, reason: str, now: int) -> None:
         """Rows that never reached a subscription."""
@@ -165,21 +193,27 @@ class Chronicle:
     def _fill(self) -> None:
         chapter = self._open
         lines = len(chapter.shed_ids)
-        self._full.append(Chapter(chapter.since, 0, lines, chapter.shed_ids, chapter.shed_causes))
+        full = Chapter(chapter.since, 0, lines, shed_ids=chapter.shed_ids, shed_causes=chapter.shed_causes)
+        self._full.append(full)
         chapter.shed_ids, chapter.shed_causes = [], []
         chapter.lines -= lines
         self._open_shed_rows = 0
 
+    def _add_line(self, *texts: str) -> None:
+        self._open.lines += 1
+        # Clients choose how long their texts are.
+        self._open.text_bytes += _text_bytes(*texts)
+
     def publishes(self, publisher: int, principal: str, now: int) -> None:
         """A new publisher number."""
         self._open.names.append(("publisher", publisher, now, principal))
-        self._open.lines += 1
+        self._add_line(principal)
 
     def subscribed(self, subscription: int, principal: str, topic: str, selector: str, now: int) -> None:
         """A subscription begins."""
         self.subscriptions.begin(subscription, now)
         self._open.subscriptions.append((subscription, now, 1, principal, topic, selector))
-        self._open.lines += 1
+        self._add_line(principal, topic, selector)
 
     def unsubscribed(self, subscription: int, now: int) -> None:
         """A subscription ends."""
@@ -200,10 +234,17 @@ class Chronicle:
         self._open.lines += 1
 
     def aliased(self, alias: str, head: int, tail: int, now: int) -> None:
-        """A foreign id."""
-        self._open.aliases.append((alias, head, tail))
-        # Senders choose how long they are.
-        self._open.lines += 1 + len(alias) // _LINE_BYTES
+        """A foreign id; beyond `MAX_ALIAS_BYTES` it is left out, and the record says so."""
+        chapter, size = self._open, _LINE_BYTES + _text_bytes(alias)
+        if self._alias_bytes + size > MAX_ALIAS_BYTES:
+            self.aliases_left_out += 1
+            if chapter.lacks_aliases:
+                return
+            chapter.lacks_aliases, alias, size = True, LEFT_OUT, _LINE_BYTES
+        chapter.aliases.append((alias, head, tail))
+        chapter.alias_bytes += size
+        self._alias_bytes += size
+        self._add_line(alias)
 
     def timed(self, cost: BatchCost, now: int) -> None:
         """What a batch cost."""
@@ -246,6 +287,7 @@ class Chronicle:
         chapter = self._closed.pop(job, None)
         if chapter is not None:
             self._shed_bytes -= sum(16 * len(ids) for ids in chapter.shed_ids)
+            self._alias_bytes -= chapter.alias_bytes
 
     def forget(self, before: int) -> None:
         """Let go of stays that ended before a time, as no question about open histories reaches back so far."""
@@ -292,13 +334,18 @@ class Chronicle:
     @property
     def open_bytes(self) -> int:
         """Memory of the open chapter: its recorder bounds what it grows by."""
-        return self._open_shed_bytes + _LINE_BYTES * self._open.lines
+        return self._open_shed_bytes + _LINE_BYTES * self._open.lines + self._open.text_bytes
+
+    @property
+    def has_many_aliases(self) -> bool:
+        """Whether the open chapter is to be closed because of its aliases."""
+        return self._open.alias_bytes > SEALED_ALIAS_BYTES
 
     @property
     def held_bytes(self) -> int:
         """Memory of the chapters that are open, or closed and not released."""
-        lines = sum(chapter.lines for chapter in (self._open, *self._full, *self._closed.values()))
-        return self._shed_bytes + _LINE_BYTES * lines
+        chapters = (self._open, *self._full, *self._closed.values())
+        return self._shed_bytes + sum(_LINE_BYTES * one.lines + one.text_bytes for one in chapters)
 
 
 class ChronicledRecorder:

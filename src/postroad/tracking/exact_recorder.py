@@ -98,7 +98,8 @@ class ExactRecorder(ChronicledRecorder):
     def due(self, now: int, force: bool = False) -> list[Job]:
         """A job when the book is old or large enough. An old book is sealed even when empty, so that the
         record says that nothing happened."""
-        large = self._book.unfolded_bytes + self.chronicle.open_bytes > self._budget_bytes
+        held = self._book.unfolded_bytes + self.chronicle.open_bytes
+        large = held > self._budget_bytes or self.chronicle.has_many_aliases
         # Opened in the future: the clock was set back.
         old = not 0 <= now - self._book.since < self._persist_ms
         if not (large or old or force):

@@ -115,7 +115,9 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         """What is ready to be stored: at least one job each `interval`, so that what is covered moves on in silence."""
         self._settle(now)
         # Where much is shed, the exact record of it must not wait for the histories.
-        burdened = self.chronicle.open_bytes > self.settings.budget // _CHRONICLE_SHARE
+        burdened = (
+            self.chronicle.open_bytes > self.settings.budget // _CHRONICLE_SHARE or self.chronicle.has_many_aliases
+        )
         if not self._ready(now, force) and not burdened:
             return []
         jobs = [self._full_job(now) for _ in range(self.chronicle.full)]

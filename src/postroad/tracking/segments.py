@@ -20,6 +20,7 @@ __all__ = [
     "ADDENDUM",
     "BATCHES_PER_SAMPLE",
     "HERE",
+    "LEFT_OUT",
     "Aliases",
     "BatchCost",
     "FilterSegment",
@@ -214,6 +215,10 @@ class Names(NamedTuple):
     number: Ints
     at: Ints
     name: list[str]
+
+
+# Stands for aliases that were left out, with the id of the first of these messages: no sender can give an empty one.
+LEFT_OUT = ""
 
 
 class Aliases(NamedTuple):

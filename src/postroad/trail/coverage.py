@@ -71,6 +71,7 @@ class GapReason(StrEnum):
     NO_RECORD = "others tell of it, and its record is not here"
     MOVED = "an earlier record of this broker is not here: the trail was moved or replaced while it was stopped"
     GONE = "the trail was moved, deleted or replaced while the broker wrote to it"
+    LEFT_OUT = "more aliases came than are recorded, and some were left out"
     NOT_SHIPPED = "not here: this is a copy of the trail, and may lack what the broker has recorded since"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from postroad.messages import MessageId
 from postroad.tracking import (
+    LEFT_OUT,
     Answer,
     Drop,
     ExactRecorder,
@@ -441,8 +442,7 @@ class Trail:
     def aliased(self, alias: str, since: int | None = None, until: int | None = None) -> list[MessageId]:
         """The messages that bore a foreign id, between two times if given.
 
-        A foreign id says nothing of its time, so that every file of `aliases` in the range is opened, and one row group
-        of each read.
+        A foreign id says nothing of its time: one row group of every file of `aliases` in the range is read.
         """
         found: set[MessageId] = set()
         for broker in self.brokers():
@@ -478,6 +478,7 @@ class Trail:
             if pinned.retained_since:
                 reasons.append(f"broker {broker}: {GapReason.DELETED}")
         reasons += [f"broker {broker}: {GapReason.NO_RECORD}" for broker in self.absent()]
+        reasons += [f"broker {one.broker}: {GapReason.LEFT_OUT}" for one in self.aliased(LEFT_OUT)]
         # Last, with what was found damaged on the way.
         return list(dict.fromkeys([*self.warnings, *reasons]))
 

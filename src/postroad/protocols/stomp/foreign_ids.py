@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.messages.headers import unescape
+from postroad.messages.limits import MAX_FOREIGN_ID_BYTES
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.protocols.stomp.columns import Columns
 
-__all__ = ["MAX_FOREIGN_ID_BYTES", "foreign_ids"]
-
-# UUIDs have 36, the ids of other brokers less than 200. Nobody would search for a longer one.
-MAX_FOREIGN_ID_BYTES = 1_024
+__all__ = ["foreign_ids"]
 
 
 def foreign_ids(batch: Batch, message_ids: Columns, version: Version | None) -> list[tuple[int, str]]:
