@@ -24,6 +24,22 @@ def test_every_command_and_group_has_help_by_both_options(monkeypatch: pytest.Mo
         assert f"Usage: {' '.join(('postroad', *words))} " in short.out
 
 
+def test_help_fits_into_a_terminal_of_80_columns_with_no_name_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words, command in commands():
+        shown = here(monkeypatch, *words, "-h").out
+        assert "…" not in shown.replace("://…", ""), words
+        for parameter in command.params:
+            assert [option for option in parameter.opts if option.startswith("--") and option not in shown] == []
+            assert not parameter.envvar or parameter.envvar in shown
+
+
+def test_help_shows_no_types_of_python() -> None:
+    assert [
+        line for line in commands_reference().splitlines() if "<str" in line or "<int" in line or "<bool" in line
+    ] == []
+
+
 def test_every_command_says_what_it_does() -> None:
     assert [
         words for words, command in commands() if not (command.help or "").strip().endswith((".", "bash", "fish"))

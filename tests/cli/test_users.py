@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 
 from postroad.security import is_passcode, read_users
 from tests.cli.programs import Outcome, here
@@ -26,6 +27,17 @@ def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
         return here(monkeypatch, "users", *arguments, "--file", str(tmp_path / "users.toml"))
 
     return run
+
+
+def test_ctrl_c_at_the_question_for_a_passcode_ends_as_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> str:
+        raise typer.Abort
+
+    monkeypatch.setattr(typer, "prompt", interrupted)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    assert here(monkeypatch, "users", "add", "ann", "--file", str(tmp_path / "users.toml")).code == 130
 
 
 def test_users_are_added_listed_changed_and_removed(users: object, tmp_path: Path) -> None:

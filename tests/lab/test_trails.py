@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -158,6 +163,24 @@ def test_trail_is_the_same_whoever_writes_it(tmp_path: Path) -> None:
     assert files[0] == files[1]
     with pytest.raises(PostroadError, match="is not empty"):
         write_trail(tmp_path / "many", scale, processes=2)
+
+
+def test_ctrl_c_ends_all_processes_that_write_a_trail_quietly(tmp_path: Path) -> None:
+    out = tmp_path / "trail"
+    command = [sys.executable, "-c", "from postroad.cli import main; main()", "lab", "trail", "--out", str(out)]
+    # A terminal sends it to the whole group.
+    with subprocess.Popen(
+        [*command, "--messages", "5000000"], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            while not (out / "manifests").exists():
+                assert process.poll() is None
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGINT)
+            shown, said = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert (process.returncode, shown, said) == (130, b"", b"")
 
 
 def test_messages_go_the_same_ways_whether_routes_are_known_or_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,9 @@ def up(
         ),
     ] = None,
     wait: Annotated[float, typer.Option(min=1, help="Seconds that the network may take to come up.")] = 300.0,
-    log_level: Annotated[LogLevel, typer.Option(help="What brokers log: this and worse.")] = LogLevel.INFO,
+    log_level: Annotated[
+        LogLevel, typer.Option(metavar="LEVEL", help="What brokers log: debug, info, warning or error, and worse.")
+    ] = LogLevel.INFO,
     recorder: Annotated[str, typer.Option(help="The recorder: none, log, exact, bloom or sealed.")] = "exact",
     persist: Annotated[
         float | None, typer.Option(min=0.1, help="How often the record is written at least, in seconds; 60 by default.")

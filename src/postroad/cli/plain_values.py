@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from postroad.cli.help_format import load_help_format
+from postroad.cli.help_format import load_help_format, name_values
 
 __all__ = ["PlainCommand", "PlainGroup", "PlainValue"]
 
@@ -60,6 +60,7 @@ def _converted_plainly(parameters: Any) -> Any:
         # Releases of typer that have no such attribute convert without pydantic.
         if getattr(parameter, "_runtime_param", parameter) is None:
             parameter._runtime_param = PlainValue()
+    name_values(parameters)
     return parameters
 
 

@@ -120,5 +120,9 @@ def _passcode(login: str, stdin: bool) -> str:
         return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
         raise PostroadError("there is no terminal to ask for the passcode; give it with --stdin")
-    given: str = typer.prompt(f"passcode of {login}", hide_input=True, confirmation_prompt=True)
+    try:
+        given: str = typer.prompt(f"passcode of {login}", hide_input=True, confirmation_prompt=True)
+    except typer.Abort:
+        # Ctrl-C, as everywhere else; typer would end with 1.
+        raise KeyboardInterrupt from None
     return given

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +40,8 @@ MARGIN_MS = 600_000
 _THREADS = 8
 # How often progress is reported if several processes write.
 PROGRESS_SECONDS = 0.5
+# Instead of slices that are done: the process is to end.
+BROKEN_OFF = -1
 GAP_REASON = "the disk was full"
 TOPIC = "/topic/lab"
 
@@ -152,14 +157,33 @@ def _in_processes(
     context = multiprocessing.get_context("spawn")
     done = context.Array("q", count)
     with ProcessPoolExecutor(count, context, initializer=_begin_share, initargs=(done,)) as pool:
-        shares = [pool.submit(_write_share, root, scale, place, count, truth) for place in range(count)]
-        while wait(shares, PROGRESS_SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, shares)):
-            if progress is not None:
-                progress(min(done[:]), scale.slices)
+        # Ctrl-C goes to all processes of a terminal; those that write are told by this one.
+        with _ignored_interrupts():
+            shares = [pool.submit(_write_share, root, scale, place, count, truth) for place in range(count)]
+        try:
+            while wait(shares, PROGRESS_SECONDS, FIRST_EXCEPTION).not_done and not any(map(_failed, shares)):
+                if progress is not None:
+                    progress(min(done[:]), scale.slices)
+        except KeyboardInterrupt:
+            done[:] = [BROKEN_OFF] * count
+            raise
         sums = [sum(column) for column in zip(*(one.result()[1:] for one in shares), strict=True)]
     if progress is not None:
         progress(scale.slices, scale.slices)
     return Written(scale.messages, *sums)
+
+
+@contextmanager
+def _ignored_interrupts() -> Iterator[None]:
+    """Let processes that are started meanwhile ignore Ctrl-C, from their first instruction on."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _failed(share: Future[Written]) -> bool:
@@ -177,7 +201,10 @@ def _write_share(root: Path, scale: Scale, place: int, count: int, truth: bool) 
     steps: list[Written] = []
     for part, so_far in _TrailShare(root, scale, brokers, truths).steps():
         steps[:] = [so_far]
-        _done[0][place] = part
+        with _done[0].get_lock():
+            if _done[0][place] == BROKEN_OFF:
+                break
+            _done[0][place] = part
     return steps[0]
 
 
