@@ -66,6 +66,8 @@ class Store:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body of an answer are two packets; the second would wait 40 ms for the receipt of the first.
+            disable_nagle_algorithm = True
 
             def log_message(self, *_: Any) -> None:
                 pass
