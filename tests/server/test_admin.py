@@ -301,7 +301,7 @@ def test_a_client_that_does_not_wait_for_its_answer_is_no_defect(caplog: pytest.
 def test_the_endpoint_listens_on_the_loopback_address_whatever_the_host(tmp_path: Path) -> None:
     async def talk() -> None:
         async with service(tmp_path, admin_port=0, host="0.0.0.0") as broker:
-            listening = broker._servers["admin"].sockets
+            listening = broker.ports.sockets("admin")
             assert [each.getsockname()[0] for each in listening] == ["127.0.0.1"]
             assert all(each.family == socket.AF_INET for each in listening)
 

@@ -44,7 +44,7 @@ WHITE_BOX: dict[str, set[str]] = {
     "tests/routing/test_cluster.py": {"_parents"},
     "tests/routing/test_seen_ids.py": {"_origins"},
     "tests/selectors/test_limits.py": {"_getframe"},
-    "tests/server/test_admin.py": {"_servers", "_slow"},
+    "tests/server/test_admin.py": {"_slow"},
     "tests/server/test_capacity_watch.py": {"_late", "_seconds"},
     "tests/server/test_fuzz.py": {"_connections"},
     "tests/server/test_links.py": {"_dialler", "_tasks"},

@@ -7,9 +7,10 @@ from postroad import recording as _recording  # noqa: F401
 from postroad.server.counts import ServerStatistics
 from postroad.server.logs import log_to_stderr
 from postroad.server.needed_kernels import spared_kernels
+from postroad.server.ports import ListenError
 from postroad.server.process import run_broker
 from postroad.server.reservation import ReservationError
-from postroad.server.service import ListenError, Service
+from postroad.server.service import Service
 
 __all__ = [
     "ListenError",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import functools
 import logging
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,7 +25,6 @@ from postroad.broker import (
 )
 from postroad.broker.numbers import BLOCK, SUBSCRIPTION_BLOCK
 from postroad.config import check_admin, check_network, is_loopback, load_token, load_users
-from postroad.errors import PostroadError
 from postroad.recording import (
     AgeClock,
     DirectoryLock,
@@ -39,7 +37,6 @@ from postroad.recording import (
 )
 from postroad.server.admin import Admin
 from postroad.server.admin_client import AdminClient
-from postroad.server.admin_listener import AdminListener
 from postroad.server.capacity_watch import CapacityWatch
 from postroad.server.clients import Clients
 from postroad.server.console import Console
@@ -47,13 +44,11 @@ from postroad.server.counts import ServerStatistics, server_counts
 from postroad.server.directories import claim_directories
 from postroad.server.durable_admin import DurableAdmin
 from postroad.server.extras import check_extras
-from postroad.server.link_listener import BACKLOG as LINK_BACKLOG
-from postroad.server.link_listener import LinkListener
 from postroad.server.links import Links
-from postroad.server.listeners import CLIENT_LISTENERS
 from postroad.server.login_gate import Gate
 from postroad.server.observation import Observation
 from postroad.server.outgoing_admin import OutgoingAdmin
+from postroad.server.ports import ListenError, Ports
 from postroad.server.publisher_secret import publisher_secret
 from postroad.server.queue_admin import QueueAdmin
 from postroad.server.queue_watch import QueueWatch
@@ -61,9 +56,7 @@ from postroad.server.reload import Reload, terms_of
 from postroad.server.reservation import Reservation, ReservationError
 from postroad.server.status import status
 from postroad.server.store_driver import StoreDriver
-from postroad.server.tcp import TcpConnection
 from postroad.server.tls import console_context, link_keys, link_tls, server_context
-from postroad.server.tls_listener import TlsListener
 from postroad.server.troubles import quarantines, troubles
 from postroad.sessions import Audit, Dispatcher, steady_clock, wall_clock
 from postroad.store import StoreReadError
@@ -71,24 +64,20 @@ from postroad.tracking import journey_document
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
 
     from postroad.broker import BrokerStatistics
     from postroad.config import BrokerConfig, NetworkConfig
     from postroad.messages import MessageId
     from postroad.recording import LiveRecord
     from postroad.security import BrokerKeys
-    from postroad.server.listeners import ClientListener
     from postroad.server.tls import LinkTls
     from postroad.sessions.contract import BatchTimer
     from postroad.tracking import Exploration
 
-__all__ = ["ListenError", "Service"]
+__all__ = ["Service"]
 
 log = logging.getLogger("postroad.server")
 
-# Connections that the kernel may hold until they are accepted; a burst of reconnecting clients fits.
-BACKLOG = 1024
 _DATA_HELD = (
     "is in use by another broker ({owner}): both would hand out the same numbers. Stop that one, "
     "or give this one a data directory of its own (--data DIR)"
@@ -96,12 +85,6 @@ _DATA_HELD = (
 
 # How often a broker that starts looks whether it has joined its network.
 JOIN_LOOK_SECONDS = 0.02
-
-Listening = TypeVar("Listening", bound="asyncio.Server | AdminListener | LinkListener | TlsListener")
-
-
-class ListenError(PostroadError):
-    """A port cannot be opened."""
 
 
 class Service:
@@ -120,8 +103,8 @@ class Service:
         self.config = config
         check_admin(config)
         self.timer = steady_clock
-        self._tls = server_context(config.tls)
-        self._admin_tls = server_context(config.admin_tls, "admin_tls")
+        tls = server_context(config.tls)
+        admin_tls = server_context(config.admin_tls, "admin_tls")
         self.audit = Audit()
         users = None if config.users_file is None else load_users(Path(config.users_file))
         self._gate = Gate(users, self.timer, self.audit)
@@ -151,11 +134,11 @@ class Service:
         self._link_tls: LinkTls | None = None
         self._keys: BrokerKeys | None = None
         self._links = None if config.network is None else self._linked(core, config.network)
-        self._servers: dict[str, asyncio.Server | AdminListener | LinkListener | TlsListener] = {}
         self.timing = self._timed(core)
         self.clients = Clients(
             config, self._dispatcher, terms_of(config, self._gate, self.audit), self.audit, self.timing
         )
+        self.ports = Ports(config, self.clients, tls, admin_tls)
         self.inquiry = self._tracked(core)
         self.observation = Observation(self.timing, self._take_timer, wall_clock)
         token = None if config.admin_token_file is None else load_token(Path(config.admin_token_file))
@@ -266,17 +249,17 @@ class Service:
     @property
     def port(self) -> int:
         """The port for STOMP over TCP."""
-        return self._port("stomp")
+        return self.ports.number("stomp")
 
     @property
     def websocket_port(self) -> int:
         """The port for STOMP over WebSocket."""
-        return self._port("websocket")
+        return self.ports.number("websocket")
 
     @property
     def link_port(self) -> int:
         """The port for links from other brokers."""
-        return self._port("link")
+        return self.ports.number("link")
 
     @property
     def links(self) -> Links | None:
@@ -286,10 +269,7 @@ class Service:
     @property
     def admin_port(self) -> int:
         """The port of the admin endpoint."""
-        return self._port("admin")
-
-    def _port(self, name: str) -> int:
-        return int(self._servers[name].sockets[0].getsockname()[1])
+        return self.ports.number("admin")
 
     @property
     def is_ready(self) -> bool:
@@ -356,27 +336,24 @@ class Service:
         try:
             await self._storage.start()
             # The admin endpoint first: it says "not ready" while the others come up.
-            if config.admin_port is not None:
-                self._servers["admin"] = await _listening("admin_port", config.admin_port, self._listen_for_operators)
+            await self.ports.listen_for_operators(self._admin)
             if config.network is not None and self._links is not None:
                 self._links.state_interest()
-                self._servers["link"] = await self._listen_for_links(self._links, config.network)
+                await self.ports.listen_for_links(self._links, config.network, self._link_tls)
                 self._links.start()
                 if config.network.join_seconds and (peers := self._dispatcher.core.peers) is not None:
                     peers.greet(wall_clock())
                 await self._joined(self._links, config.network.join_seconds)
-            for listener in CLIENT_LISTENERS:
-                await self._listen(listener)
+            await self.ports.listen_for_clients()
         except (ListenError, StoreReadError):
             await self.stop()
             raise
         if self._tracking is not None:
-            admin = "" if config.admin_port is None else self._own_admin_address()
-            await self._tracking.tell(admin, config.tracking.persist_seconds)
+            await self._tracking.tell(self.ports.admin_address, config.tracking.persist_seconds)
         self._watching = asyncio.create_task(self._watch.run())
         self._probing = asyncio.create_task(self._capacity.run())
-        ports = {f"{name}_port": self._port(name) for name in self._servers}
-        log.info("listening", extra={"broker": config.number, "host": config.host, "tls": bool(config.tls), **ports})
+        where = {"host": config.host, "tls": bool(config.tls), **self.ports.numbers()}
+        log.info("listening", extra={"broker": config.number, **where})
 
     async def _joined(self, links: Links, seconds: float) -> None:
         """Wait, for a limited time, until messages published here would reach every broker that wants them."""
@@ -394,45 +371,6 @@ class Service:
         """Wait for nobody: a broker that starts is to stop."""
         self._hurried = True
 
-    def _own_admin_address(self) -> str:
-        """How programs of this machine reach the admin endpoint."""
-        host = self.config.admin_host
-        near = "127.0.0.1" if host in ("0.0.0.0", "::", "") else f"[{host}]" if ":" in host else host
-        return f"http{'' if self._admin_tls is None else 's'}://{near}:{self.admin_port}"
-
-    async def _listen_for_operators(self, port: int) -> asyncio.Server | AdminListener:
-        return await self._admin.listen(port, self.config.admin_host, self._admin_tls)
-
-    async def _listen(self, listener: ClientListener) -> None:
-        port = getattr(self.config, listener.setting)
-        if port is None:
-            return
-        connection = self._connection(listener)
-
-        async def listen(port: int) -> asyncio.Server | TlsListener:
-            if self._tls is not None:
-                accepting = TlsListener(self.clients, connection, self._tls, self.config.connect_seconds)
-                return await accepting.listen(self.config.host, port, BACKLOG)
-            return await asyncio.get_running_loop().create_server(connection, self.config.host, port, backlog=BACKLOG)
-
-        self._servers[listener.name] = await _listening(listener.setting, port, listen)
-
-    def _connection(self, listener: ClientListener) -> Callable[[], TcpConnection]:
-        """What makes the connections of a port."""
-        make, profile = listener.sessions(self.config), listener.websocket
-        if profile is None:
-            return lambda: TcpConnection(self.clients, make)
-        # A plain install does not bring its library.
-        from postroad.server.websocket import WebSocketConnection
-
-        return lambda: WebSocketConnection(self.clients, make, profile)
-
-    async def _listen_for_links(self, links: Links, network: NetworkConfig) -> LinkListener:
-        async def listen(port: int) -> LinkListener:
-            return await LinkListener(links, links.strangers, self._link_tls).listen(network.host, port, LINK_BACKLOG)
-
-        return await _listening("network.port", network.port, listen)
-
     async def stop(self) -> None:
         """Tell every client, close every connection, and stop."""
         self._stopping = True
@@ -440,25 +378,22 @@ class Service:
         for task in (self._watching, self._probing):
             if task is not None:
                 task.cancel()
-        for name, server in self._servers.items():
-            if name not in ("admin", "link"):
-                server.close()
+        self.ports.close_to_clients()
         # Clients first: what they have sent continues over the links, and nothing comes after it.
         self.clients.stop()
         cut = await self.clients.closed_all()
         self._dispatcher.finish()
         if self._links is not None:
             await self._links.stop(self._returns)
-        if "link" in self._servers:
-            self._servers["link"].close()
+        self.ports.close_to_links()
         if self.inquiry is not None:
             await self.inquiry.stop()
         await self._storage.stop()
         if self._tracking is not None:
             await self._tracking.stop()
         self._lock.release()
-        if "admin" in self._servers:
-            self._servers["admin"].close()
+        # The admin endpoint last: it says "not ready" while the broker stops.
+        self.ports.close()
         await self._gate.stop()
         log.info("stopped", extra={"connections_cut": cut})
 
@@ -473,28 +408,13 @@ class Service:
 
     def take_tls(self, tls: ssl.SSLContext | None, admin_tls: ssl.SSLContext | None, links: LinkTls | None) -> None:
         """Show these certificates to who connects from now on, and to neighbours that are dialled from now on."""
-        self._tls, self._admin_tls, self._link_tls = tls, admin_tls, links
+        self._link_tls = links
         if self._links is not None:
             self._links.take_tls(links)
-        for name, server in self._servers.items():
-            context = admin_tls if name == "admin" else tls
-            if isinstance(server, LinkListener):
-                server.take_tls(links)
-            elif isinstance(server, AdminListener | TlsListener) and context is not None:
-                server.take_context(context)
+        self.ports.take_tls(tls, admin_tls, links)
 
     async def abort(self) -> None:
         """Close every connection and every port at once, whatever is written."""
-        for server in self._servers.values():
-            server.close()
+        self.ports.close()
         self._lock.release()
         await self.clients.abort()
-
-
-async def _listening(setting: str, port: int, listen: Callable[[int], Awaitable[Listening]]) -> Listening:
-    try:
-        return await listen(port)
-    except (OSError, UnicodeError) as error:  # the latter for a host name with an empty or an overlong part
-        is_port = isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES)
-        advice = "choose another one, or stop the other program" if is_port else "is its host one of this machine?"
-        raise ListenError(f"{setting}: cannot listen on port {port} ({error}); {advice}") from error
