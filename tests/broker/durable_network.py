@@ -3,6 +3,9 @@
 The wires lose, repeat and reorder packets, brokers crash in the midst of writes, subscribers come and go. What was
 confirmed to a publisher at any broker reaches every durable subscriber that wants it: once after a confirmed
 acknowledgement, marked if it may have come before, and in the order of its broker.
+
+Who wants a message is decided when it is accepted: by what the subscriber wants then at its own broker, and elsewhere
+by what it wanted in the state of which the entry broker knows.
 """
 
 from __future__ import annotations
@@ -21,7 +24,13 @@ KINDS = 3
 
 
 class DurableReader:
-    """A durable subscriber: what it wants, what it got, and what it has acknowledged."""
+    """A durable subscriber: what it wants, what it got, and what it has acknowledged.
+
+    Attributes:
+        versions: what it wanted, each with the first state of its broker's standing interest that says so.
+        safe: so many of them survive a crash of its broker.
+        wanted: what was accepted and is for it.
+    """
 
     def __init__(self, name: str, broker: int, kind: int | None) -> None:
         self.name = name
@@ -32,13 +41,23 @@ class DurableReader:
         self.first: list[int] = []
         self.acknowledged: set[int] = set()
         self.settled: set[int] = set()
+        self.versions: list[tuple[int, int | None]] = []
+        self.safe = 0
+        self.wanted: set[int] = set()
 
     @property
     def selector(self) -> str:
-        return "" if self.kind is None else f"kind = {self.kind}"
+        return selector_of(self.kind)
 
-    def wants(self, body: int) -> bool:
-        return self.kind is None or body % KINDS == self.kind
+    def accepted(self, body: int, state: int) -> None:
+        """A message was accepted by a broker that knows of a state."""
+        known = [kind for since, kind in self.versions if since <= state]
+        if known and known[-1] in (None, body % KINDS):
+            self.wanted.add(body)
+
+
+def selector_of(kind: int | None) -> str:
+    return "" if kind is None else f"kind = {kind}"
 
 
 class DurableNetwork(QueueNetwork):
@@ -59,10 +78,35 @@ class DurableNetwork(QueueNetwork):
         outbox = broker.core.receive(batch, broker.writer, self.now)
         self.ids |= {body: (head, tail) for body, (head, tail) in zip(bodies, batch.ids.tolist(), strict=True)}
         self.entered |= dict.fromkeys(bodies, number)
+        for reader in self.readers.values():
+            state = self.known_state(number, reader.broker)
+            for body in bodies:
+                reader.accepted(body, state)
         self.carry_out(number, outbox)
         if not outbox.unstorable:
             broker.sent.append((broker.log.position, bodies))
         return outbox
+
+    def known_state(self, number: int, home: int) -> int:
+        """The state of a broker's interest under which another broker accepts messages; -1 if it knows of none."""
+        if number == home:
+            return 2**62
+        found = [each for each in self.brokers[number].peers.outgoing.for_durables() if each.home == home]
+        return found[0].states.newest if found else -1
+
+    def start(self, number: int) -> None:
+        super().start(number)
+        durables = self.brokers[number].core.durables
+        assert durables is not None
+        for reader in self.readers.values():
+            if reader.broker == number:
+                found = durables.find("c", reader.name)
+                restored = None if found is None or found.durable is None else found.durable.selector
+                # What was not safe may be lost, the latest first.
+                while reader.versions and selector_of(reader.versions[-1][1]) != restored:
+                    reader.versions.pop()
+                if len(reader.versions) < reader.safe:
+                    self.faults.append(f"a crash has lost what {reader.name} wants")
 
     def join_reader(self, name: str, number: int = 0, kind: int | None = None) -> DurableReader:
         """A subscriber comes, for the first time or again."""
@@ -74,13 +118,28 @@ class DurableNetwork(QueueNetwork):
         reader.held = {}
         outbox = Outbox()
         assert core.durables is not None
+        standing = self.brokers[reader.broker].peers.standing
+        state = 0 if standing is None else standing._number + 1
+        is_new = core.durables.find("c", name) is None
         subscription = core.durables.subscribe(
             reader.session, "s", ("c", name), TOPIC, reader.selector, AckMode.INDIVIDUAL, self.now, outbox
         )
+        if is_new or not reader.versions or reader.versions[-1][1] != reader.kind:
+            reader.versions = [*([] if is_new else reader.versions), (state, reader.kind)]
+            broker = self.brokers[reader.broker]
+            broker.changing.append((broker.log.position, reader, len(reader.versions)))
         self.of_number[reader.broker, subscription.number] = reader
         self.carry_out(reader.broker, outbox)
         self.carry_out(reader.broker, core.drained(reader.session, self.now))
         return reader
+
+    def change(self, name: str, kind: int | None) -> None:
+        """A subscriber returns and wants something else."""
+        reader = self.readers[name]
+        if reader.session is not None:
+            self.part(reader)
+        reader.kind = kind
+        self.join_reader(name)
 
     def part(self, reader: DurableReader) -> None:
         """A subscriber goes, and keeps its subscription."""
@@ -110,6 +169,8 @@ class DurableNetwork(QueueNetwork):
         while broker.acknowledging and broker.acknowledging[0][0] <= safe:
             _, reader, body = broker.acknowledging.pop(0)
             reader.settled.add(body)
+        while broker.changing and broker.changing[0][0] <= safe:
+            _, reader, reader.safe = broker.changing.pop(0)
         self.finish(number)
 
     def finish(self, number: int) -> None:
@@ -129,8 +190,8 @@ class DurableNetwork(QueueNetwork):
             self.faults.append(f"{body} came to {reader.name} again, though its acknowledgement was confirmed")
         if body in reader.first and not again:
             self.faults.append(f"{body} came to {reader.name} again, and is not marked")
-        if not reader.wants(body):
-            self.faults.append(f"{body} came to {reader.name}, who does not want it")
+        if body not in reader.wanted:
+            self.faults.append(f"{body} came to {reader.name}, who did not want it when it was accepted")
         if body not in reader.first:
             reader.first.append(body)
             self.handed.add(body)
@@ -143,7 +204,7 @@ class DurableNetwork(QueueNetwork):
     def missing(self) -> dict[str, list[int]]:
         """What was confirmed, is wanted and did not come, by the name of the subscriber."""
         found = {
-            name: sorted(body for body in self.confirmed - set(reader.first) if reader.wants(body))
+            name: sorted((self.confirmed & reader.wanted) - set(reader.first))
             for name, reader in self.readers.items()
         }
         return {name: bodies for name, bodies in found.items() if bodies}

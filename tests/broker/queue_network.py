@@ -50,6 +50,8 @@ class QueueBroker:
         self.sent: list[tuple[int, list[int]]] = []
         # The same for acknowledgements of durable subscribers.
         self.acknowledging: list[tuple[int, Any, int]] = []
+        # The same for what durable subscribers want: how many changes are safe then.
+        self.changing: list[tuple[int, Any, int]] = []
 
     @property
     def peers(self) -> Peers:

@@ -13,7 +13,7 @@ What durable subscriptions of a broker want is known to all others, which put wh
 empty name):
 
 ```
-broker -> others       StandingPart        this is what they want, or how it changed
+broker -> others       StandingPart    this is what they want, or how it changed
 other -> broker        Informed        it is stored here: nothing that is accepted from now on is missed
 ```
 
@@ -38,6 +38,7 @@ import msgspec
 from postroad.errors import PostroadError
 
 __all__ = [
+    "ANY_STATE",
     "Answered",
     "ChannelError",
     "Consume",
@@ -56,7 +57,9 @@ __all__ = [
     "encode_item",
 ]
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+# The largest number. Messages accepted under states from 0 to this one: their broker does not know under which.
+ANY_STATE = 2**62
+_Number = Annotated[int, msgspec.Meta(ge=0, le=ANY_STATE)]
 # The longest name of a queue, and of a client.
 _Text = Annotated[str, msgspec.Meta(max_length=1_024)]
 _Reason = Annotated[str, msgspec.Meta(max_length=4_096)]
@@ -82,6 +85,8 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
         principal: who sent the first of them to the queue.
         again: some of them may already be stored.
         rows: the messages (`rows_payload`).
+        oldest: the first state of the target's standing interest under which any of them was accepted.
+        newest: the last one. For a queue, neither means anything.
     """
 
     number: _Number
@@ -90,6 +95,8 @@ class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
     principal: _Text
     again: bool
     rows: bytes
+    oldest: _Number = 0
+    newest: _Number = ANY_STATE
 
 
 class Stored(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -179,7 +186,7 @@ class StandingPart(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """A part of what the durable subscriptions and retained topics of a broker want.
 
     Attributes:
-        number: of the state that its last part completes.
+        number: of the state that its last part completes; it rises, also across restarts.
         is_whole: the parts are all that is wanted; otherwise they are changes.
         is_first: nothing of this state was said before.
         is_last: nothing more of this state follows.
@@ -196,9 +203,15 @@ class StandingPart(msgspec.Struct, frozen=True, array_like=True, tag=11):
 
 
 class Informed(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """A state of the interest is stored."""
+    """A state of the interest is stored.
+
+    Attributes:
+        number: of the state.
+        oldest: nothing that was accepted under an earlier state than this one will be put any more.
+    """
 
     number: _Number
+    oldest: _Number = 0
 
 
 Item: TypeAlias = (

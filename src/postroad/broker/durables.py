@@ -4,7 +4,8 @@ Rule 1: a durable subscription is named by a client and a name of its own, and b
 Rule 2: it is in the index from its SUBSCRIBE until it is deleted. Matching messages are stored, whether its client is
     connected or not, and delivered from the store.
 Rule 3: at most one session has it at a time. Another session of the same principal takes it over.
-Rule 4: with another topic or selector it is the same subscription: messages that matched before stay.
+Rule 4: with another topic or selector it is the same subscription: messages that matched before stay. What other
+    brokers have accepted before they learned of the change is matched as before (`former_versions`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import msgspec
 import numpy as np
 
 from postroad.broker.errors import BrokerError
+from postroad.broker.former_versions import FormerVersion, FormerVersions
 from postroad.broker.named_queues import is_queue
 from postroad.broker.outgoing_queue import is_outgoing, is_remote_interest
 from postroad.broker.queue_returns import given_up_because
@@ -23,6 +25,7 @@ from postroad.broker.reception import is_reception
 from postroad.broker.replays import ReplayTerms  # noqa: TC001 - msgspec reads the annotation
 from postroad.broker.retentions import is_retention
 from postroad.broker.sessions import NO_PREFETCH, AckMode, OverflowPolicy, Session, Subscription
+from postroad.broker.standing_interest import is_standing
 from postroad.broker.stored_queues import Discard
 from postroad.errors import PostroadError
 from postroad.messages.headers import escape
@@ -47,7 +50,7 @@ MAX_DURABLES = 10_000
 # So that one login does not take all of them.
 MAX_DURABLES_PER_PRINCIPAL = 1_000
 # Whose cursors are in the same store.
-_OTHERS = (is_retention, is_queue, is_outgoing, is_remote_interest, is_reception)
+_OTHERS = (is_retention, is_queue, is_outgoing, is_remote_interest, is_reception, is_standing)
 
 
 class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +67,9 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
         stopped: when it exceeded its limit and stopped matching, in ms; 0 while it matches.
         replay: how much of its history has been read.
         replayed: when more history last began to wait, in ms; 0 if it began without history.
+        since: the first state of the standing interest in which it wants this; 0 for all. One that begins in the past
+            wants what others accepted before they knew of it, too: it is not in the history yet.
+        formers: what it wanted before, oldest first, as far as something of it may still come.
     """
 
     client: str
@@ -76,6 +82,8 @@ class DurableTerms(msgspec.Struct, frozen=True, kw_only=True):
     stopped: int = 0
     replay: ReplayTerms | None = None
     replayed: int = 0
+    since: int = 0
+    formers: tuple[FormerVersion, ...] = ()
 
 
 class Durables:
@@ -84,10 +92,14 @@ class Durables:
     Args:
         core: the broker.
         stored: its store.
+
+    Attributes:
+        formers: what they wanted before.
     """
 
     def __init__(self, core: Broker, stored: StoredQueues) -> None:
         self._core = core
+        self.formers = FormerVersions(core)
         self._stored = stored
         self._retentions = core.retentions
         self._named: dict[tuple[str, str], Subscription] = {}
@@ -140,6 +152,7 @@ class Durables:
                 if terms.deleted:
                     self._discard_all(subscription, terms.deleted)
                     continue
+                self.formers.enter(subscription)
                 if terms.stopped:
                     # Nothing new matches it; the history that it asked for before is still delivered.
                     self._named[terms.client, terms.name] = subscription
@@ -236,9 +249,11 @@ class Durables:
             created=now,
             replay=None if replay is None else self._core.replays.terms(session, topic, selector, replay),
             replayed=0 if replay is None else now,
+            since=self._next_state() if replay is None else 0,
         )
         subscription = self._away(self._core.take_subscription_number(), terms)
         self._enter(subscription, selector, now)
+        self.formers.enter(subscription)
         subscription.cursor = self._stored.log.open_cursor(subscription.number, msgspec.msgpack.encode(terms))
         if terms.replay is not None:
             self._core.replays.begin(subscription, terms.replay)
@@ -286,8 +301,24 @@ class Durables:
             before = Selector.parse(terms.selector) if terms.selector else None
             self._core.residents.enter(subscription, before, TopicPattern.parse(terms.topic), now)
             raise
+        kept = self.formers.replaced(subscription, terms, self._next_state())
+        changed = msgspec.structs.replace(changed, since=kept.since, formers=kept.formers)
+        self._store(subscription, changed)
+
+    def _next_state(self) -> int:
+        """Return the state of the standing interest with which other brokers learn of a change; 0 if they do not."""
+        standing = None if self._core.peers is None else self._core.peers.standing
+        return 0 if standing is None else standing.change()
+
+    def _store(self, subscription: Subscription, terms: DurableTerms) -> None:
         assert subscription.cursor is not None
-        self._stored.log.change_cursor(subscription.cursor, msgspec.msgpack.encode(changed))
+        subscription.durable = terms
+        self._stored.log.change_cursor(subscription.cursor, msgspec.msgpack.encode(terms))
+
+    def forget_formers(self) -> None:
+        """Forget what subscriptions wanted before, where nothing of it can come any more."""
+        for subscription, terms in self.formers.forget():
+            self._store(subscription, terms)
 
     def _attach(self, subscription: Subscription, session: Session, key: str, ack_mode: AckMode) -> None:
         cursor = subscription.cursor
@@ -371,6 +402,7 @@ class Durables:
         self._core.replays.ended(subscription)
         if not terms.stopped:
             self._core.residents.leave(subscription, now)
+        self.formers.leave(subscription)
         del self._named[terms.client, terms.name]
         self._core.release_publishers(subscription, outbox)
         return self._discard_all(subscription, reason)
@@ -388,13 +420,12 @@ class Durables:
     def stop(self, subscriptions: list[Subscription], now: int) -> None:
         """Stop subscriptions over their limit: no message matches them until their clients subscribe again."""
         for subscription in subscriptions:
-            terms, cursor = subscription.durable, subscription.cursor
+            terms = subscription.durable
             assert terms is not None
-            assert cursor is not None
             if not terms.stopped:
                 self._core.residents.leave(subscription, now)
-                subscription.durable = stopped = msgspec.structs.replace(terms, stopped=now)
-                self._stored.log.change_cursor(cursor, msgspec.msgpack.encode(stopped))
+                kept = self.formers.replaced(subscription, terms, self._next_state())
+                self._store(subscription, msgspec.structs.replace(kept, stopped=now))
 
     def purge(self, subscription: Subscription, reason: str) -> int:
         """Give up all that waits for it; return how many messages that is. What was sent stays with its client."""

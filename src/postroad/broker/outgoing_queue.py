@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
+from postroad.broker.accepted_states import AcceptedStates
 from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscription
+from postroad.store import NO_CEILING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from postroad.broker.accepted_states import StateSpan
     from postroad.broker.asked_rows import AskedRows
     from postroad.messages import Batch
     from postroad.store import Cursor, Taken
@@ -25,6 +28,7 @@ __all__ = [
     "DURABLE_PUT",
     "OutgoingQueue",
     "OutgoingTerms",
+    "PutPiece",
     "RemoteInterestTerms",
     "is_outgoing",
     "is_remote_interest",
@@ -51,10 +55,26 @@ class RemoteInterestTerms(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         broker: the broker that its messages are for.
         interest: what the durable subscriptions and retained topics there want, each row by itself (`encode_exact`).
+        states: under which states of the interest the messages were accepted (`AcceptedStates`).
     """
 
     broker: int
     interest: list[bytes]
+    states: tuple[tuple[int, int, int], ...] = ()
+
+
+class PutPiece(NamedTuple):
+    """Rows of one put.
+
+    Attributes:
+        places: where they are in the store.
+        batch: the rows.
+        span: the states under which they were accepted.
+    """
+
+    places: Rows
+    batch: Batch
+    span: StateSpan
 
 
 class OutgoingQueue:
@@ -72,13 +92,18 @@ class OutgoingQueue:
         trouble: why the home took nothing the last time; empty if it did.
         asked: who waits for rows to be stored at the home, in the order of the rows.
         asked_again: the same for sessions that sent something again: all that was in the queue then.
+        states: under which states of its home's standing interest the rows were accepted, if they are for that.
     """
 
-    def __init__(self, terms: OutgoingTerms | RemoteInterestTerms, home: int, cursor: Cursor) -> None:
+    def __init__(
+        self, terms: OutgoingTerms | RemoteInterestTerms, home: int, cursor: Cursor, end: int = NO_CEILING
+    ) -> None:
         if isinstance(terms, OutgoingTerms):
             self.name, self.principal, topic = terms.outgoing, terms.principal, "/queue/" + terms.outgoing
+            self.states = AcceptedStates()
         else:
             self.name, self.principal, topic = DURABLE_PUT, "", f"broker {home}"
+            self.states = AcceptedStates(terms.states, end)
         self.home = home
         self.cursor = cursor
         session = Session(0, self.principal)
@@ -102,13 +127,15 @@ class OutgoingQueue:
         return self.holder.waiting.stored + self.unconfirmed
 
 
-def put_pieces(taken: Taken) -> Iterator[tuple[Rows, Batch]]:
-    """Return the rows of a record in separate pieces, none much larger than a put may be."""
-    spans = taken.batch.spans[taken.rows].astype(np.int64)
-    sizes = (spans[:, 1::2] - spans[:, ::2]).sum(axis=1)
-    which = np.cumsum(sizes) // PUT_BYTES
-    for at in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(which)) + 1):
-        yield taken.places[at], taken.batch.take(taken.rows[at])
+def put_pieces(taken: Taken, states: AcceptedStates) -> Iterator[PutPiece]:
+    """Return the rows of a record in separate pieces, none much larger than a put may be, each of one span of states."""
+    for part, span in states.divide(taken.places):
+        places, rows = taken.places[part], taken.rows[part]
+        spans = taken.batch.spans[rows].astype(np.int64)
+        sizes = (spans[:, 1::2] - spans[:, ::2]).sum(axis=1)
+        which = np.cumsum(sizes) // PUT_BYTES
+        for at in np.split(np.arange(len(sizes)), np.flatnonzero(np.diff(which)) + 1):
+            yield PutPiece(places[at], taken.batch.take(rows[at]), span)
 
 
 def is_outgoing(terms: bytes) -> bool:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from postroad.broker.channel_items import PutRefused, Stored
     from postroad.broker.core import Broker
+    from postroad.broker.outgoing_queue import PutPiece
     from postroad.broker.peers import Peers
     from postroad.broker.sessions import Session
     from postroad.broker.stored_queues import StoredQueues
@@ -159,7 +160,7 @@ class OutgoingQueues:
             return 0
 
     def _enter(self, terms: OutgoingTerms | RemoteInterestTerms, home: int, cursor: Cursor) -> OutgoingQueue:
-        queue = OutgoingQueue(terms, home, cursor)
+        queue = OutgoingQueue(terms, home, cursor, self._log.boundary())
         queue.holder.waiting.stored = self._log.unread(cursor)
         if queue.is_for_durables:
             queue.holder.stores = True
@@ -287,8 +288,8 @@ class OutgoingQueues:
             most = 1 if queue.trouble else min(PUT_ROWS, MAX_UNCONFIRMED - way.rows, queue.doubtful or PUT_ROWS)
             taken = self._log.pull(queue.cursor, most)
             for each in taken:
-                for places, batch in put_pieces(each):
-                    self._put(queue, way, places, batch, now)
+                for piece in put_pieces(each, queue.states):
+                    self._put(queue, way, piece, now)
             queue.holder.waiting.stored = self._log.unread(queue.cursor)
             if not taken:
                 if queue.holder.waiting.stored:
@@ -297,9 +298,9 @@ class OutgoingQueues:
                 return
         self._stalled[queue.cursor.number] = queue
 
-    def _put(self, queue: OutgoingQueue, way: _UnderWay, places: Rows, batch: Batch, now: int) -> None:
+    def _put(self, queue: OutgoingQueue, way: _UnderWay, piece: PutPiece, now: int) -> None:
         number, self._next = self._next, self._next + 1
-        again, count = queue.doubtful > 0, len(places)
+        (places, batch, span), again, count = piece, queue.doubtful > 0, len(piece.places)
         queue.doubtful = max(0, queue.doubtful - count)
         told, every = ids_alone(batch.ids), np.arange(count)
         way.puts[number] = _Unconfirmed(queue, places, told, again, queue.attempt)
@@ -308,9 +309,9 @@ class OutgoingQueues:
         queue.unconfirmed += count
         self._core.recorder.dropped(told, every, queue.home, Detour.SENT_ON, now)
         self._core.recorder.relayed(told, every, queue.home, now)
-        self._peers.send(
-            queue.home, Put(number, queue.attempt, queue.name, queue.principal, again, rows_payload(batch))
-        )
+        rows = rows_payload(batch)
+        put = Put(number, queue.attempt, queue.name, queue.principal, again, rows, span.oldest, span.newest)
+        self._peers.send(queue.home, put)
 
     def _come_home(self, queue: OutgoingQueue, now: int) -> None:
         """Move waiting messages to the queue itself: by a new plan it is at this broker."""

@@ -120,10 +120,13 @@ class Peers:
         self.consumers = RemoteConsumers(core, deliveries, self)
         self.guests = GuestConsumers(core, self)
         self.remote_durables = RemoteDurables(core, deliveries.stored, self)
-        self.standing = StandingInterest(core, self) if core.homes.brokers else None
+        self.standing = StandingInterest(core, deliveries.stored.log, self, epoch) if core.homes.brokers else None
 
     def restore(self, now: int) -> None:
         """Restore what an earlier process left."""
+        if self.standing is not None:
+            assert self._core.durables is not None
+            self.standing.restore(self._core.durables.formers.latest)
         self.outgoing.restore()
         self.remote_durables.restore()
         self.receptions.restore()
@@ -253,7 +256,7 @@ class Peers:
                 self.remote_durables.learn(source, item)
             case Informed():
                 if self.standing is not None:
-                    self.standing.informed(source, item.number)
+                    self.standing.informed(source, item)
 
     def _tell(self, outbox: Outbox, now: int) -> None:
         """Tell the parts about channels that have opened or were lost."""
@@ -278,6 +281,8 @@ class Peers:
         self.receptions.proceed()
         self.outgoing.proceed(now)
         self.remote_durables.proceed()
+        if self.standing is not None:
+            self.standing.proceed()
         self.guests.proceed()
 
     def tick(self, now: int) -> Outbox:
@@ -290,6 +295,8 @@ class Peers:
         self.outgoing.tick(now)
         if self.standing is not None:
             self.standing.tick(now)
+            if self._core.durables is not None:
+                self._core.durables.forget_formers()
         self.guests.tick(outbox, now)
         for session in list(self._sessions):
             waits = session.confirmations

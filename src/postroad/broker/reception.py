@@ -62,6 +62,7 @@ class UnmatchedPut(NamedTuple):
         attempt: of the put.
         batch: the messages.
         known: those that were stored before.
+        states: the oldest and the newest state of the standing interest under which they were accepted.
         is_begun: some of the put was stored in an earlier turn.
         waited: the record says that they wait here, or that of an earlier session may.
     """
@@ -70,6 +71,7 @@ class UnmatchedPut(NamedTuple):
     attempt: int
     batch: Batch
     known: KnownPut
+    states: tuple[int, int]
     is_begun: bool
     waited: bool
 

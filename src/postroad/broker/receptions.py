@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from postroad.broker.channel_items import Put
     from postroad.broker.core import Broker
     from postroad.broker.deliveries import Deliveries
+    from postroad.broker.former_versions import PutMatch
     from postroad.broker.named_queues import NamedQueue
     from postroad.broker.outbox import Outbox
     from postroad.broker.peers import Peers
@@ -144,6 +145,8 @@ class Receptions:
             batch = rows_of_payload(item.rows)
         except PostroadError as error:
             raise ChannelError(f"broker {source} puts bytes that are not messages: {error}") from error
+        if item.oldest > item.newest:
+            raise ChannelError(f"broker {source} puts messages of the states from {item.oldest} to {item.newest}")
         if not len(batch) or (batch.envelopes[:, SOURCE] != source).any():
             raise ChannelError(f"broker {source} puts messages that did not enter there")
         if item.queue != DURABLE_PUT:
@@ -206,7 +209,8 @@ class Receptions:
             self._core.recorder.arrived(new, source, now)
             if not is_next:
                 self._record(new, Detour.DEFERRED, now)
-            waits = UnmatchedPut(item.number, item.attempt, new, put, is_begun=False, waited=item.again or not is_next)
+            waited, states = item.again or not is_next, (item.oldest, item.newest)
+            waits = UnmatchedPut(item.number, item.attempt, new, put, states, is_begun=False, waited=waited)
             reception.wait(waits, size)
             if is_next:
                 self._match(source, reception, outbox, now)
@@ -231,16 +235,17 @@ class Receptions:
 
     def _match(self, source: int, reception: Reception, outbox: Outbox, now: int) -> None:
         """Store what one turn can match of the first put of a broker; a put is confirmed when all of it is stored."""
-        first = reception.unmatched[0]
-        offsets, slots = self._core.matched_here(first.batch)
-        if not first.is_begun and (reason := self._full_reason(slots)):
+        first, durables = reception.unmatched[0], self._core.durables
+        assert durables is not None
+        matched = durables.formers.match(first.batch, *first.states)
+        if not first.is_begun and (reason := self._full_reason(matched)):
             self._refuse_unmatched(source, reception, reason, now)
             return
-        done = len(offsets) - 1
+        done = len(matched.offsets) - 1
         part = first.batch if done == len(first.batch) else first.batch.take(np.arange(done))
         if first.waited:
             self._record(part, Detour.RESUMED, now)
-        places = self._core.residents.store_put(part, offsets, slots, reception.holder, outbox, now)
+        places = self._core.residents.store_put(part, matched, reception.holder, outbox, now)
         reception.matched(first.known, part.ids.copy(), stored_bytes(part), places)
         if done < len(first.batch):
             rest = first.batch.take(np.arange(done, len(first.batch)))
@@ -251,11 +256,11 @@ class Receptions:
         reception.unmatched.popleft()
         self._pending.append(_Pending(self._stored.record, source, reception.session, first.number, first.known))
 
-    def _full_reason(self, slots: NDArray[np.int32]) -> str:
+    def _full_reason(self, matched: PutMatch) -> str:
         """Return which durable subscription has no room, of those that messages are for; empty if all have."""
         if self._log.settings.at_limit != "push-back":
             return ""
-        full = self._core.residents.full_durable(slots)
+        full = self._core.residents.full_durable(matched)
         if full is None or full.durable is None or full.cursor is None:
             return ""
         name, client, size = full.durable.name, full.durable.client, full.cursor.bytes

@@ -6,6 +6,8 @@ Rule 1: a message that enters here and matches the standing interest of another 
 Rule 2: so messages for durable subscriptions do not travel with the others, whatever the strategy: they wait as long as
     their broker is away, survive crashes at both ends, and are stored once.
 Rule 3: the interest of a broker is stored with its outgoing queue, and counts until that broker says another one.
+Rule 4: a message is accepted under the last state of which all that it adds is known here. What waits is put with the
+    states under which it was accepted: that broker matches it against what its subscriptions wanted then.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from postroad.broker.stored_queues import Discard
 from postroad.errors import PostroadError
 from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import decode_exact, encode_exact
+from postroad.store import NO_CEILING
 
 if TYPE_CHECKING:
     from postroad.broker.channel_items import StandingPart
@@ -53,6 +56,8 @@ class _RemoteInterest:
         is_endless: it wants more than is known here.
         bytes: of its rows, for the store.
         work: what its rows have added to the work of the index, about.
+        state: the last state that was completed over this channel; None if none was.
+        told: that broker knows that nothing waits of earlier states than this one.
     """
 
     def __init__(self, queue: OutgoingQueue) -> None:
@@ -64,7 +69,8 @@ class _RemoteInterest:
         self.heard_bytes = self.bytes = 0
         self.wants_all = self.is_endless = False
         self.left_out: dict[Row, None] = {}
-        self.work = 0
+        self.work = self.told = 0
+        self.state: int | None = None
 
     @property
     def hears_too_much(self) -> bool:
@@ -95,7 +101,7 @@ class RemoteDurables:
         self.slots: set[int] = set()
         self.heard: set[int] = set()
         # States to confirm when the store has reached a position.
-        self._pending: deque[tuple[int, int, int]] = deque()
+        self._pending: deque[tuple[int, int, Informed]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self.slots)
@@ -133,9 +139,13 @@ class RemoteDurables:
             if not added:
                 if item.is_last:
                     self.heard.add(source)
-                    self._peers.send(source, Informed(item.number))
+                    self._inform(source, item.number, item.number)
+                    self.proceed()
                 return
-            queue = self._peers.outgoing.make_for_durables(RemoteInterestTerms(broker=source, interest=[]))
+            # What is accepted before this state is complete belongs to the one before.
+            before = max(0, item.number - 1)
+            terms = RemoteInterestTerms(broker=source, interest=[], states=((0, before, before),))
+            queue = self._peers.outgoing.make_for_durables(terms)
             remote = self._of[source] = _RemoteInterest(queue)
         if item.is_whole and item.is_first:
             remote.heard, remote.heard_bytes = {}, 0
@@ -145,10 +155,40 @@ class RemoteDurables:
                 remote.heard.update(dict.fromkeys(added))
         for row in added:
             self._enter(remote, row)
+        if removed or item.is_last:
+            # All additions of a state come before its removals.
+            self._take_effect(remote, item.number)
         for row in removed:
             self._strike(remote, row)
         if item.is_last:
             self._complete(source, remote, item.number)
+
+    def _take_effect(self, remote: _RemoteInterest, number: int) -> None:
+        """Accept messages under a state from now on."""
+        queue = remote.queue
+        if queue.states.newest != number:
+            place = self._log.boundary()
+            queue.states.begin(place, number, self._rows(queue))
+            # With a crash before this is safe, whatever is accepted from now on is lost as well: it comes later in the
+            # store.
+            self._store(remote)
+
+    def _rows(self, queue: OutgoingQueue) -> tuple[int, int] | None:
+        """Return the places of the first and the last row that wait or are under way; None if there is none."""
+        cursor = queue.cursor
+        placed = [rows.runs for rows in (cursor.waiting, cursor.in_flight) if rows.count]
+        # Rows without a place yet come after all that have one.
+        if self._log.unread(cursor) > cursor.waiting.count:
+            return min([NO_CEILING, *(int(runs.starts[0]) for runs in placed)]), NO_CEILING
+        if not placed:
+            return None
+        return min(int(runs.starts[0]) for runs in placed), max(int(runs.ends[-1]) - 1 for runs in placed)
+
+    def _store(self, remote: _RemoteInterest) -> None:
+        remote.changed, queue = False, remote.queue
+        rows = list(remote.encoded.values())
+        terms = RemoteInterestTerms(broker=queue.home, interest=rows, states=queue.states.spans)
+        self._log.change_cursor(queue.cursor, msgspec.msgpack.encode(terms))
 
     def _complete(self, source: int, remote: _RemoteInterest, number: int) -> None:
         """All of a state is known: store it, and say so."""
@@ -164,11 +204,14 @@ class RemoteDurables:
                 break
         self._end_match_all(remote)
         if remote.changed:
-            remote.changed = False
-            terms = RemoteInterestTerms(broker=source, interest=list(remote.encoded.values()))
-            self._log.change_cursor(remote.queue.cursor, msgspec.msgpack.encode(terms))
-        self._pending.append((self._log.position, source, number))
+            self._store(remote)
+        remote.state, remote.told = number, remote.queue.states.oldest
+        self._inform(source, number, remote.told)
         self.proceed()
+
+    def _inform(self, source: int, state: int, oldest: int) -> None:
+        """Say that a state is stored, and which is the oldest of what waits, when both are safe."""
+        self._pending.append((self._log.position, source, Informed(state, min(oldest, state))))
 
     def _enter(self, remote: _RemoteInterest, row: Row) -> None:
         if row == MATCH_ALL:
@@ -239,16 +282,23 @@ class RemoteDurables:
         """Handle the loss of a channel: a whole interest that was being said will be said again."""
         remote = self._of.get(source)
         if remote is not None:
-            remote.heard = None
+            remote.heard = remote.state = None
         # Its next process counts its states from the beginning.
         self._pending = deque(each for each in self._pending if each[1] != source)
 
     def proceed(self) -> None:
         """Confirm what is safe by now, and end queues that nobody needs: the store has written something."""
+        for source, remote in self._of.items():
+            states = remote.queue.states
+            there = self._rows(remote.queue)
+            states.end_before(None if there is None else there[0])
+            if remote.state is not None and states.oldest > remote.told:
+                remote.told = states.oldest
+                self._inform(source, remote.state, remote.told)
         safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
         while self._pending and self._pending[0][0] <= safe:
-            _, source, number = self._pending.popleft()
-            self._peers.send(source, Informed(number))
+            _, source, informed = self._pending.popleft()
+            self._peers.send(source, informed)
         for source, remote in list(self._of.items()):
             queue = remote.queue
             if not remote.slots and not queue.messages and not queue.cursor.rows and remote.heard is None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from postroad.broker.consignments import Consignment
     from postroad.broker.core import Broker
     from postroad.broker.deliveries import Deliveries
+    from postroad.broker.former_versions import PutMatch
     from postroad.broker.outbox import Outbox
     from postroad.broker.sessions import Session, Subscription
     from postroad.broker.standing_interest import StandingInterest
@@ -86,6 +87,11 @@ class Residents:
         if not _comes_by_put(subscription):
             return None
         return None if self._core.peers is None else self._core.peers.standing
+
+    def since(self, slot: int) -> int:
+        """Return the first state of the standing interest in which the subscription at a slot counts."""
+        subscription = self._by_slot[slot]
+        return 0 if subscription is None or subscription.durable is None else subscription.durable.since
 
     def place_at(self, slot: int, subscription: Subscription) -> None:
         """Let rows that match a slot of the index be a subscription's."""
@@ -226,13 +232,12 @@ class Residents:
         outbox.given += size
         return False
 
-    def full_durable(self, slots: NDArray[np.int32]) -> Subscription | None:
-        """Return one of the durable subscriptions at some slots that has as much in the store as it may."""
+    def full_durable(self, matched: PutMatch) -> Subscription | None:
+        """Return one of the durable subscriptions that want rows of a put and have as much in the store as they may."""
         stored = self._deliveries.stored
         assert stored is not None
-        found: list[int] = np.unique(slots).tolist()
-        for slot in found:
-            subscription = self._by_slot[slot]
+        slots: list[int] = np.unique(matched.slots).tolist()
+        for subscription in [*(self._by_slot[slot] for slot in slots), *(each for each, _ in matched.formers)]:
             if subscription is not None and subscription.durable is not None and stored.is_over(subscription):
                 return subscription
         return None
@@ -240,8 +245,7 @@ class Residents:
     def store_put(
         self,
         batch: Batch,
-        offsets: NDArray[np.int64],
-        slots: NDArray[np.int32],
+        matched: PutMatch,
         reception: Subscription,
         outbox: Outbox,
         now: int,
@@ -256,23 +260,34 @@ class Residents:
         assert stored is not None
         assert reception.cursor is not None
         retained: list[NDArray[np.int64]] = []
-        for slot, rows in self._grouping.by_slot(offsets, slots, len(self._by_slot)):
-            subscription = self._by_slot[slot]
-            if subscription is None or not _comes_by_put(subscription):
-                continue
+        for subscription, rows in self._wanted_of_put(matched):
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)
             if subscription.retains:
                 retained.append(rows)
             deliveries.deliver(subscription, batch, rows, None, outbox, now, None)
         if retained:
-            self._note_retained(batch, np.unique(np.concatenate(retained)), offsets, slots, now)
+            only = np.unique(np.concatenate(retained))
+            for _, rows in matched.formers:
+                only = np.setdiff1d(only, rows, assume_unique=True)
+            self._note_retained(batch, only, matched.offsets, matched.slots, now)
         stored.store(reception, np.arange(len(batch)))
         deliveries.flush_stored(batch, None, outbox, now, None, can_refuse=True)
         # Before something else is noted in the store, which would close the record.
         places = stored.log.last_places(reception.cursor)
         self._stop(outbox, now)
         return places
+
+    def _wanted_of_put(self, matched: PutMatch) -> list[tuple[Subscription, NDArray[np.int64]]]:
+        """Return who gets which rows of a put, each once, whichever of its versions want a row."""
+        groups = self._grouping.by_slot(matched.offsets, matched.slots, len(self._by_slot))
+        found = [(each, rows) for slot, rows in groups if (each := self._by_slot[slot]) and _comes_by_put(each)]
+        if not matched.formers:
+            return found
+        wanted = dict(found)
+        for subscription, rows in matched.formers:
+            wanted[subscription] = np.union1d(wanted[subscription], rows) if subscription in wanted else rows
+        return list(wanted.items())
 
     def _stop(self, outbox: Outbox, now: int) -> None:
         """Stop the durable subscriptions that are over their limit."""

@@ -6,6 +6,11 @@ A broker that accepts a message stores it for every broker whose standing intere
 Rule 1: when a channel opens, all of it is said; while it is open, changes.
 Rule 2: it is said a part at a time, because taking up a part costs the others some milliseconds.
 Rule 3: an interest that is too large to keep is said as match-all. This broker then gets too much, and misses nothing.
+Rule 4: each change makes another *state*, whose number is larger than that of any state before, also of earlier
+    processes. A state is said when it is safe here: what others accept under it finds the subscriptions that it names,
+    whatever crashes in between.
+Rule 5: others say which is the oldest state of what still waits for this broker. So it knows which former versions of a
+    subscription may still be asked for (`former_versions`).
 """
 
 from __future__ import annotations
@@ -13,17 +18,21 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from postroad.broker.channel_items import StandingPart
 from postroad.matching.cover import CoveringSet
 from postroad.matching.encoding import encode_exact
 
 if TYPE_CHECKING:
+    from postroad.broker.channel_items import Informed
     from postroad.broker.core import Broker
     from postroad.broker.peers import Peers
     from postroad.matching.cover import Row
     from postroad.selectors import Selector
+    from postroad.store import Cursor, Log
 
-__all__ = ["MATCH_ALL", "MAX_STANDING_BYTES", "MAX_STANDING_ROWS", "StandingInterest"]
+__all__ = ["MATCH_ALL", "MAX_STANDING_BYTES", "MAX_STANDING_ROWS", "StandingInterest", "StandingTerms", "is_standing"]
 
 # Conjunctions that others keep for this broker, in the terms of a cursor, which every checkpoint of their stores
 # repeats: about a megabyte. Twice as many as a broker has durable subscriptions.
@@ -42,32 +51,83 @@ LATE_MS = 10_000
 MATCH_ALL: Row = (">", ())
 
 
+class StandingTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of the standing interest: the number of its last state."""
+
+    standing: int
+
+
 class StandingInterest:
     """The standing interest of a broker.
 
     Args:
         core: the broker.
+        log: its store.
         peers: the channels to other brokers.
+        epoch: when this process began, in ms. A broker whose store is lost begins with it, so that what waits for it
+            elsewhere is older than its new subscriptions.
+
+    Attributes:
+        waits_less: others have less for this broker than when this was last looked at; who looks resets it.
     """
 
-    def __init__(self, core: Broker, peers: Peers) -> None:
+    def __init__(self, core: Broker, log: Log, peers: Peers, epoch: int) -> None:
         self._core = core
+        self._log = log
         self._peers = peers
         # Rows and bytes of each subscription, by its number.
         self._wanted: dict[int, tuple[list[Row], int]] = {}
         self._rows = CoveringSet()
         self._bytes = 0
-        self._changed = False
+        # The rows may have changed; a subscription wants something else, even if all together want the same.
+        self._changed = self._must_say = False
         # What was said last, and the number of that state.
         self._said: dict[Row, None] = {}
         self._is_all = False
-        self._number = 0
-        # Parts that wait to be said to brokers whose channel is open.
-        self._parts: dict[int, deque[StandingPart]] = {}
+        self._number = epoch
+        self._cursor: Cursor | None = None
+        # Parts that wait to be said to brokers whose channel is open, each with the number that makes its state safe.
+        self._parts: dict[int, deque[tuple[int, StandingPart]]] = {}
         # The state that each broker has stored.
         self._informed: dict[int, int] = {}
+        # The last state that this process says, or will say, to each broker; an earlier process may have said any state
+        # up to `_began`.
+        self._begun: dict[int, int] = {}
+        self._began = epoch
+        # The brokers that were said something in this tick.
+        self._served: set[int] = set()
+        # The oldest state of what waits at each broker, as far as it has said so to this process.
+        self._oldest: dict[int, int] = {}
+        self.waits_less = False
+        # The first and the last state of what may come from other brokers; None if that has to be found out.
+        self._expected: set[tuple[int, int]] | None = None
         # Since when brokers that can be reached do not know what is wanted.
         self._late_since: dict[int, int] = {}
+
+    def restore(self, named: int) -> None:
+        """Continue after what an earlier process has stored.
+
+        Args:
+            named: the largest number of a state that a subscription names; 0 for none.
+        """
+        self._cursor = next((each for each in self._log.cursors.values() if is_standing(each.terms)), None)
+        if self._cursor is not None:
+            self._number = msgspec.msgpack.decode(self._cursor.terms, type=StandingTerms).standing
+        self._number = self._began = max(self._number, named)
+
+    def change(self) -> int:
+        """Return the number of the next state, in which what changes now counts; the next tick says it."""
+        self._changed = self._must_say = True
+        return self._number + 1
+
+    def may_come(self, since: int, until: int) -> bool:
+        """Return whether something may still come that was accepted under a state from one to before another."""
+        if self._expected is None:
+            # Most brokers are in the same state.
+            self._expected = {
+                (self._oldest.get(each, 0), self._begun.get(each, self._began)) for each in self._others()
+            }
+        return any(oldest < until and newest >= since for oldest, newest in self._expected)
 
     def add(self, number: int, topic: str, selector: Selector | None) -> None:
         """Add what a subscription wants; the next tick says it."""
@@ -103,14 +163,20 @@ class StandingInterest:
         """Say all of it to a broker whose channel has opened."""
         self._say_changes()
         self._parts[peer] = deque(self._whole())
+        self._begun[peer], self._expected = self._number, None
 
     def lost(self, peer: int) -> None:
         """Handle the loss of the channel to a broker."""
         self._parts.pop(peer, None)
 
-    def informed(self, peer: int, number: int) -> None:
-        """Note that a broker has stored a state."""
-        self._informed[peer] = max(number, self._informed.get(peer, -1))
+    def informed(self, peer: int, item: Informed) -> None:
+        """Note that a broker has stored a state, and how old what waits there is."""
+        self._informed[peer] = max(item.number, self._informed.get(peer, -1))
+        # A broker that says more than it can know is believed as far as it can.
+        oldest = min(item.oldest, item.number, self._begun.get(peer, 0))
+        if oldest != self._oldest.get(peer, 0):
+            self._oldest[peer], self._expected = oldest, None
+            self.waits_less = True
 
     def tick(self, now: int) -> None:
         """Say what has changed, and more of what was begun."""
@@ -119,13 +185,21 @@ class StandingInterest:
         if self._said:
             for each in self._others():
                 self._peers.want(each, now)
-        for peer, parts in self._parts.items():
-            if parts:
-                # One in a tick, so that the clients of that broker have their turns in between.
-                self._peers.send(peer, parts.popleft())
+        self._served.clear()
+        self.proceed()
         time, relay = self._peers.time(now), self._core.relay
         reached = [each for each in self.uninformed if relay is not None and relay.next_hop(each)]
         self._late_since = {each: self._late_since.get(each, time) for each in reached}
+
+    def proceed(self) -> None:
+        """Say more of what was begun, as far as it is safe: the store has written something."""
+        safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
+        for peer, parts in self._parts.items():
+            # One part in a tick, so that the clients of that broker have their turns in between.
+            if parts and parts[0][0] <= safe and peer not in self._served:
+                part = parts.popleft()[1]
+                self._served.add(peer)
+                self._peers.send(peer, part)
 
     def late(self, now: int) -> list[int]:
         """Return the brokers that can be reached and should have stored by now what is wanted here."""
@@ -136,11 +210,16 @@ class StandingInterest:
         """Let all brokers whose channel is open know what has changed since the last state."""
         if not self._changed:
             return
-        self._changed = False
+        must_say, self._changed, self._must_say = self._must_say, False, False
         added, removed = self._take_changes()
-        if not added and not removed:
+        if not added and not removed and not must_say:
             return
         self._number += 1
+        terms = msgspec.msgpack.encode(StandingTerms(standing=self._number))
+        if self._cursor is None:
+            self._cursor = self._log.open_cursor(self._core.take_subscription_number(), terms)
+        else:
+            self._log.change_cursor(self._cursor, terms)
         # Additions first: a message that somebody wants before and after the change is never missed.
         wanted, unwanted = _encoded(added), _encoded(removed)
         said = [(each, b"") for each in wanted] + [(b"", each) for each in unwanted]
@@ -150,6 +229,7 @@ class StandingInterest:
         parts, most = self._numbered(said, is_whole=False), MAX_PARTS + 2 * len(self._said) // PART_ROWS
         for peer, waiting in self._parts.items():
             waiting.extend(parts)
+            self._begun[peer], self._expected = self._number, None
             if len(waiting) > most:
                 # Clients change their minds faster than that can be said: say what is wanted by now.
                 self._parts[peer] = deque(self._whole())
@@ -167,16 +247,25 @@ class StandingInterest:
         self._said.update(dict.fromkeys(added))
         return added, removed
 
-    def _whole(self) -> list[StandingPart]:
+    def _whole(self) -> list[tuple[int, StandingPart]]:
         return self._numbered([(each, b"") for each in _encoded(list(self._said))], is_whole=True)
 
-    def _numbered(self, said: list[tuple[bytes, bytes]], is_whole: bool) -> list[StandingPart]:
+    def _numbered(self, said: list[tuple[bytes, bytes]], is_whole: bool) -> list[tuple[int, StandingPart]]:
         said = said or [(b"", b"")]
-        last = len(said) - 1
+        last, position = len(said) - 1, self._log.position
         return [
-            StandingPart(self._number, is_whole, at == 0, at == last, added, removed)
+            (position, StandingPart(self._number, is_whole, at == 0, at == last, added, removed))
             for at, (added, removed) in enumerate(said)
         ]
+
+
+def is_standing(terms: bytes) -> bool:
+    """Return whether the terms of a cursor are those of the standing interest."""
+    try:
+        msgspec.msgpack.decode(terms, type=StandingTerms)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def _encoded(rows: list[Row]) -> list[bytes]:

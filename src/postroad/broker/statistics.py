@@ -28,6 +28,8 @@ class BrokerStatistics(msgspec.Struct, frozen=True, kw_only=True):
     queued_messages_now: int
     outgoing_messages_now: int
     uninformed_brokers_now: int
+    former_versions_now: int
+    former_versions_dropped: int
     unstored_messages_now: int
     retained_messages_now: int
     retained_cut: int
@@ -86,6 +88,8 @@ def statistics_of(core: Broker, deliveries: Deliveries, unmatched: int, unfinish
         queued_messages_now=sum(each.holder.waiting.stored for each in queues),
         outgoing_messages_now=0 if core.peers is None else core.peers.outgoing.messages,
         uninformed_brokers_now=0 if standing is None else len(standing.uninformed),
+        former_versions_now=0 if core.durables is None else len(core.durables.formers),
+        former_versions_dropped=0 if core.durables is None else core.durables.formers.dropped,
         unstored_messages_now=0 if core.store is None else core.store.backlog.messages,
         waiting_bytes_now=sum(each.waiting.bytes for each in subscriptions),
         unacknowledged_now=sum(len(each.unacknowledged) for each in subscriptions),

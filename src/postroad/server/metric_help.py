@@ -41,6 +41,8 @@ HELP = MappingProxyType(
         "uninformed_brokers_now": "Other brokers that do not know yet what durable subscriptions here want.",
         "unstored_messages_now": "Messages of neighbours that wait until the store has room.",
         "retained_messages_now": "Messages that topics retain.",
+        "former_versions_now": "What durable subscriptions wanted before, kept for what other brokers accepted then.",
+        "former_versions_dropped": "Former versions of durable subscriptions dropped for want of room.",
         "retained_cut": "Retained messages let go before their time, for want of room.",
         "replays_now": "Subscriptions that still read what was retained.",
         "unacknowledged_now": "Deliveries that wait for their acknowledgement.",

@@ -29,7 +29,7 @@ class QueueWatch:
         self._turned_away = 0
         self._expired = 0
         self._undeliverable = ""
-        self._unstored = self._retained_cut = 0
+        self._unstored = self._retained_cut = self._dropped = 0
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -64,6 +64,9 @@ class QueueWatch:
         if counts.retained_cut > self._retained_cut:
             log.warning("retention cut", extra={"messages": counts.retained_cut - self._retained_cut})
         self._retained_cut = counts.retained_cut
+        if counts.former_versions_dropped > self._dropped:
+            log.warning("former versions dropped", extra={"count": counts.former_versions_dropped - self._dropped})
+        self._dropped = counts.former_versions_dropped
         reason = "" if self._core.queues is None else self._core.queues.returns.undeliverable
         if reason and reason != self._undeliverable:
             log.error("dead letters not kept", extra={"reason": reason})

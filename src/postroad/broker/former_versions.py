@@ -1,0 +1,253 @@
+"""What durable subscriptions wanted before: messages that others accepted then still come, and are matched against it.
+
+A *version* of a subscription is its topic and selector, from one state of the standing interest to before another
+(`standing_interest`). Another broker accepts a message under the state that it knows, and says which one it was when it
+puts the message here.
+
+Rule 1: a message that is put here is for the subscriptions whose version of that state wants it. Where its broker knows
+    only that it was one of several states, it is for those that wanted it in any of them.
+Rule 2: a version is kept for as long as something of its states may come. They are stored with their subscription.
+Rule 3: messages that were accepted under the latest change, or after it, cost nothing more for that. Others are matched
+    once more, against the former versions alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from postroad.broker.budgets import NANOSECONDS, estimated_bytes
+from postroad.broker.row_groups import Grouping
+from postroad.errors import PostroadError
+from postroad.matching import SubscriptionIndex
+from postroad.selectors import Selector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from postroad.broker.core import Broker
+    from postroad.broker.durables import DurableTerms
+    from postroad.broker.sessions import Subscription
+    from postroad.messages import Batch
+
+    Rows = NDArray[np.int64]
+
+__all__ = ["FormerVersion", "FormerVersions", "PutMatch"]
+
+# Former versions of one subscription. Only those count of which something may still come, so it takes a broker that
+# learns of that many changes and cannot put what it accepts in between.
+MAX_FORMERS = 16
+# They may take this part of `limits.subscription_bytes` besides, so that nobody's subscriptions are refused for them.
+FORMER_SHARE = 4
+# Subscriptions whose former versions one tick looks through: a millisecond or two.
+LOOKED_AT_PER_TICK = 100
+
+
+class FormerVersion(msgspec.Struct, frozen=True, array_like=True):
+    """What a subscription wanted before.
+
+    Attributes:
+        topic: of it.
+        selector: as the policy let it pass; empty for none.
+        since: the first state in which it counts.
+        until: the first state after it in which it does not.
+    """
+
+    topic: str
+    selector: str
+    since: int
+    until: int
+
+
+class PutMatch(NamedTuple):
+    """Who wants the first rows of a put.
+
+    Attributes:
+        offsets: where the slots of each row begin.
+        slots: of local subscriptions.
+        formers: subscriptions whose former versions want some of the rows, with these.
+    """
+
+    offsets: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    formers: list[tuple[Subscription, Rows]]
+
+
+class _Kept:
+    """A former version in the index."""
+
+    __slots__ = ("size", "slot", "subscription", "version")
+
+    def __init__(self, subscription: Subscription, version: FormerVersion, slot: int, size: int) -> None:
+        self.subscription = subscription
+        self.version = version
+        self.slot = slot
+        self.size = size
+
+
+class FormerVersions:
+    """The former versions of the durable subscriptions of a broker.
+
+    Args:
+        core: the broker.
+
+    Attributes:
+        latest: the latest state that a version begins with, or ends before.
+        bytes: what they take, about.
+        dropped: how many were dropped for want of room while something of their states could come.
+    """
+
+    def __init__(self, core: Broker) -> None:
+        self._core = core
+        self._index = SubscriptionIndex(secret=core.index_secret)
+        self._grouping = Grouping()
+        self._at_slot: dict[int, _Kept] = {}
+        # Of each subscription that has some, by its number: oldest first.
+        self._of: dict[int, list[_Kept]] = {}
+        self._to_look_at: list[int] = []
+        self.latest = self.bytes = self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._at_slot)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def enter(self, subscription: Subscription) -> None:
+        """Restore those of a subscription; one that there is no room for is dropped."""
+        terms = subscription.durable
+        assert terms is not None
+        self.latest = max(self.latest, terms.since, *(each.until for each in terms.formers))
+        for version in terms.formers:
+            if not self._add(subscription, version):
+                self.dropped += 1
+
+    def replaced(self, subscription: Subscription, before: DurableTerms, state: int) -> DurableTerms:
+        """Keep what a subscription wanted, which counts no more from a state on.
+
+        Returns:
+            its terms, of which only the former versions and the state that the next version begins with are new.
+        """
+        self.latest = max(self.latest, state)
+        since, standing = state, None if self._core.peers is None else self._core.peers.standing
+        # One that was never said has nothing that could come.
+        if not before.stopped and standing is not None and standing.may_come(before.since, state):
+            if not self._add(subscription, FormerVersion(before.topic, before.selector, before.since, state)):
+                # The next version counts for what was accepted under this one, too.
+                self.dropped += 1
+                since = before.since
+        kept = self._of.get(subscription.number, [])
+        if len(kept) > MAX_FORMERS:
+            # The next one counts for what was accepted under the oldest, too.
+            oldest, following = kept[0], kept[1]
+            self._remove(oldest)
+            self.dropped += 1
+            following.version = msgspec.structs.replace(following.version, since=oldest.version.since)
+        return msgspec.structs.replace(before, since=since, formers=self._versions(subscription))
+
+    def leave(self, subscription: Subscription) -> None:
+        """Forget those of a subscription that ends."""
+        for each in list(self._of.get(subscription.number, ())):
+            self._remove(each)
+
+    def forget(self) -> list[tuple[Subscription, DurableTerms]]:
+        """Forget those of which nothing can come any more, as far as one tick goes; return the terms that change."""
+        standing = None if self._core.peers is None else self._core.peers.standing
+        if standing is None:
+            return []
+        if standing.waits_less and not self._to_look_at:
+            standing.waits_less, self._to_look_at = False, list(self._of)
+        looked_at, self._to_look_at = (
+            self._to_look_at[:LOOKED_AT_PER_TICK],
+            self._to_look_at[LOOKED_AT_PER_TICK:],
+        )
+        changed = []
+        for number in looked_at:
+            kept = self._of.get(number, [])
+            gone = [each for each in kept if not standing.may_come(each.version.since, each.version.until)]
+            if gone:
+                subscription = gone[0].subscription
+                assert subscription.durable is not None
+                for each in gone:
+                    self._remove(each)
+                terms = msgspec.structs.replace(subscription.durable, formers=self._versions(subscription))
+                changed.append((subscription, terms))
+        return changed
+
+    def _versions(self, subscription: Subscription) -> tuple[FormerVersion, ...]:
+        return tuple(each.version for each in self._of.get(subscription.number, ()))
+
+    def _add(self, subscription: Subscription, version: FormerVersion) -> bool:
+        """Add one to the index; return whether there was room for it."""
+        limits, index = self._core.limits, self._index
+        try:
+            selector = Selector.parse(version.selector) if version.selector else None
+            size = estimated_bytes("", version.topic, selector)
+            if FORMER_SHARE * (self.bytes + size) > limits.subscription_bytes:
+                return False
+            allowance = max(0, limits.matching_ms * NANOSECONDS - index.work)
+            slot = index.add((subscription.number, version.until), selector, version.topic, allowance)
+        except PostroadError:
+            return False
+        kept = self._at_slot[slot] = _Kept(subscription, version, slot, size)
+        self._of.setdefault(subscription.number, []).append(kept)
+        self.bytes += size
+        return True
+
+    def _remove(self, kept: _Kept) -> None:
+        number = kept.subscription.number
+        self._index.remove((number, kept.version.until))
+        del self._at_slot[kept.slot]
+        self._of[number].remove(kept)
+        if not self._of[number]:
+            del self._of[number]
+        self.bytes -= kept.size
+
+    # --- matching ----------------------------------------------------------------------------------------------------
+
+    def match(self, batch: Batch, oldest: int, newest: int) -> PutMatch:
+        """Match rows that were accepted under some states, as far as one turn goes.
+
+        Args:
+            batch: the rows.
+            oldest: the first of the states.
+            newest: the last one.
+        """
+        offsets, slots = self._core.matched_here(batch)
+        if oldest >= self.latest:
+            return PutMatch(offsets, slots, [])
+        offsets, slots = self._without_later(offsets, slots, newest)
+        if not self._at_slot:
+            return PutMatch(offsets, slots, [])
+        # With this, the turn may take twice its time: no more, for there are no more indexes.
+        former_offsets, former_slots = self._index.match(batch.take(np.arange(len(offsets) - 1)), self._core.turn_budget)
+        done = len(former_offsets) - 1
+        offsets = offsets[: done + 1]
+        return PutMatch(offsets, slots[: offsets[-1]], self._grouped(former_offsets, former_slots, oldest, newest))
+
+    def _without_later(
+        self, offsets: NDArray[np.int64], slots: NDArray[np.int32], newest: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return a match without the subscriptions whose version is later than a state."""
+        found: list[int] = np.unique(slots).tolist()
+        later = [slot for slot in found if self._core.residents.since(slot) > newest]
+        if not later:
+            return offsets, slots
+        stays = ~np.isin(slots, np.array(later, np.int32))
+        return np.concatenate([[0], np.cumsum(stays)])[offsets], slots[stays]
+
+    def _grouped(
+        self, offsets: NDArray[np.int64], slots: NDArray[np.int32], oldest: int, newest: int
+    ) -> list[tuple[Subscription, Rows]]:
+        """Return the rows of each subscription that it wanted in one of some states."""
+        found: dict[Subscription, list[Rows]] = {}
+        for slot, rows in self._grouping.by_slot(offsets, slots, 1 + max(self._at_slot)):
+            subscription, version = self._at_slot[slot].subscription, self._at_slot[slot].version
+            assert subscription.durable is not None
+            if version.since <= newest and version.until > oldest and not subscription.durable.stopped:
+                found.setdefault(subscription, []).append(rows)
+        return [
+            (subscription, rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows)))
+            for subscription, rows in found.items()
+        ]
