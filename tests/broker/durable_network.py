@@ -204,8 +204,7 @@ class DurableNetwork(QueueNetwork):
     def missing(self) -> dict[str, list[int]]:
         """What was confirmed, is wanted and did not come, by the name of the subscriber."""
         found = {
-            name: sorted((self.confirmed & reader.wanted) - set(reader.first))
-            for name, reader in self.readers.items()
+            name: sorted((self.confirmed & reader.wanted) - set(reader.first)) for name, reader in self.readers.items()
         }
         return {name: bodies for name, bodies in found.items() if bodies}
 

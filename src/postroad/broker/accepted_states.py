@@ -10,6 +10,7 @@ so no row is in two.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SPANS", "AcceptedStates", "StateSpan"]
 
-# Spans of one queue: they are stored with each new state, some 20 bytes each, beside an interest of up to two megabytes.
-# A broker that takes nothing for a quarter of an hour, and says another state every second, reaches it.
+# Spans of one queue: they are stored with each new state, some 20 bytes each, beside an interest of up to two
+# megabytes. A broker that takes nothing for a quarter of an hour, and says another state every second, reaches it.
 MAX_SPANS = 1_024
 
 
@@ -110,10 +111,13 @@ class AcceptedStates:
 
     def divide(self, places: Rows) -> Iterator[tuple[slice, StateSpan]]:
         """Return the parts of ascending places that lie in one span, each with its span."""
+        if len(self._spans) == 1:
+            yield slice(0, len(places)), self._spans[0]
+            return
         starts = np.array([each.start for each in self._spans])
         which = np.searchsorted(starts, places, "right") - 1
         bounds = [0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(places)]
-        for first, end in zip(bounds, bounds[1:], strict=False):
+        for first, end in pairwise(bounds):
             yield slice(first, end), self._spans[int(which[first])]
 
 

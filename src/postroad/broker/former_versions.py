@@ -132,18 +132,24 @@ class FormerVersions:
         self.latest = max(self.latest, state)
         since, standing = state, None if self._core.peers is None else self._core.peers.standing
         # One that was never said has nothing that could come.
-        if not before.stopped and standing is not None and standing.may_come(before.since, state):
-            if not self._add(subscription, FormerVersion(before.topic, before.selector, before.since, state)):
-                # The next version counts for what was accepted under this one, too.
-                self.dropped += 1
-                since = before.since
+        is_needed = not before.stopped and standing is not None and standing.may_come(before.since, state)
+        version = FormerVersion(before.topic, before.selector, before.since, state)
+        if is_needed and not self._add(subscription, version):
+            # The next version counts for what was accepted under this one, too.
+            self.dropped += 1
+            since = before.since
         kept = self._of.get(subscription.number, [])
         if len(kept) > MAX_FORMERS:
-            # The next one counts for what was accepted under the oldest, too.
-            oldest, following = kept[0], kept[1]
-            self._remove(oldest)
+            # A version that perhaps no other broker has ever heard of goes first; the next one counts for it, too.
+            assert standing is not None
+            unheard = (
+                at for at, each in enumerate(kept[:-1]) if not standing.is_known(each.version.since, each.version.until)
+            )
+            at = next(unheard, 0)
+            gone, following = kept[at], kept[at + 1]
+            self._remove(gone)
             self.dropped += 1
-            following.version = msgspec.structs.replace(following.version, since=oldest.version.since)
+            following.version = msgspec.structs.replace(following.version, since=gone.version.since)
         return msgspec.structs.replace(before, since=since, formers=self._versions(subscription))
 
     def leave(self, subscription: Subscription) -> None:
@@ -221,7 +227,8 @@ class FormerVersions:
         if not self._at_slot:
             return PutMatch(offsets, slots, [])
         # With this, the turn may take twice its time: no more, for there are no more indexes.
-        former_offsets, former_slots = self._index.match(batch.take(np.arange(len(offsets) - 1)), self._core.turn_budget)
+        part, budget = batch.take(np.arange(len(offsets) - 1)), self._core.turn_budget
+        former_offsets, former_slots = self._index.match(part, budget)
         done = len(former_offsets) - 1
         offsets = offsets[: done + 1]
         return PutMatch(offsets, slots[: offsets[-1]], self._grouped(former_offsets, former_slots, oldest, newest))

@@ -128,7 +128,7 @@ class OutgoingQueue:
 
 
 def put_pieces(taken: Taken, states: AcceptedStates) -> Iterator[PutPiece]:
-    """Return the rows of a record in separate pieces, none much larger than a put may be, each of one span of states."""
+    """Return the rows of a record in pieces, none much larger than a put may be, each of one span of states."""
     for part, span in states.divide(taken.places):
         places, rows = taken.places[part], taken.rows[part]
         spans = taken.batch.spans[rows].astype(np.int64)

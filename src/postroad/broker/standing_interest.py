@@ -94,6 +94,8 @@ class StandingInterest:
         # up to `_began`.
         self._begun: dict[int, int] = {}
         self._began = epoch
+        # The last state of which this process has said something to each broker.
+        self._sent: dict[int, int] = {}
         # The brokers that were said something in this tick.
         self._served: set[int] = set()
         # The oldest state of what waits at each broker, as far as it has said so to this process.
@@ -128,6 +130,13 @@ class StandingInterest:
                 (self._oldest.get(each, 0), self._begun.get(each, self._began)) for each in self._others()
             }
         return any(oldest < until and newest >= since for oldest, newest in self._expected)
+
+    def is_known(self, since: int, until: int) -> bool:
+        """Return the same without states that were said to a broker and that it has not stored, as far as is known."""
+        return any(
+            self._oldest.get(each, 0) < until and self._informed.get(each, self._began) >= since
+            for each in self._others()
+        )
 
     def add(self, number: int, topic: str, selector: Selector | None) -> None:
         """Add what a subscription wants; the next tick says it."""
@@ -167,7 +176,9 @@ class StandingInterest:
 
     def lost(self, peer: int) -> None:
         """Handle the loss of the channel to a broker."""
-        self._parts.pop(peer, None)
+        if self._parts.pop(peer, None):
+            # What waited was never said.
+            self._begun[peer], self._expected = self._sent.get(peer, self._began), None
 
     def informed(self, peer: int, item: Informed) -> None:
         """Note that a broker has stored a state, and how old what waits there is."""
@@ -199,6 +210,7 @@ class StandingInterest:
             if parts and parts[0][0] <= safe and peer not in self._served:
                 part = parts.popleft()[1]
                 self._served.add(peer)
+                self._sent[peer] = part.number
                 self._peers.send(peer, part)
 
     def late(self, now: int) -> list[int]:
