@@ -9,7 +9,16 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from postroad.broker.channel_items import Consume, ConsumerAnswer, Forget, Leave, Put, encode_item
+from postroad.broker.channel_items import (
+    Consume,
+    ConsumerAnswer,
+    Forget,
+    Informed,
+    Leave,
+    Put,
+    StandingPart,
+    encode_item,
+)
 from postroad.filters import BloomFilter, RibbonFilter
 from postroad.matching.encoding import Scheme, encode_exact, to_bytes
 from postroad.matching.encoding.predicates import EncodedPredicates
@@ -97,6 +106,10 @@ def _packets() -> list[bytes]:
     batch.envelopes[:, SOURCE] = 2
     said: list[Item] = [
         Put(1, 0, "work", "ann", False, rows_payload(batch)),
+        StandingPart(7, True, True, False, encode_exact([("a.>", ())]), b""),
+        StandingPart(7, True, False, True, encode_exact([("b", ())]), encode_exact([("a.>", ())])),
+        Put(2, 0, "", "", False, rows_payload(batch), 1, 2),
+        Informed(2, 2),
         Consume(5, "work", "bob", "n > 1", 10, False),
         ConsumerAnswer(1, 5, True, True, batch.ids.astype(">u8").tobytes()),
         Forget(1),

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fuzz.choices import Choices
-from postroad.broker import Broker, PublisherNumbers
+from postroad.broker import AckMode, Broker, Outbox, PublisherNumbers
 from postroad.broker.channels import Datagram
 from postroad.broker.interests import Interests
 from postroad.broker.peers import HEAD_BYTES, packet
@@ -253,6 +253,7 @@ def queue_packets(data: bytes) -> None:
     disk = SimulatedDisk()
     core = Broker(1, PublisherNumbers(lambda: 1))
     core.homes.home = lambda _: 1
+    core.homes.brokers = frozenset((1, 2))
     log = Log(StoreSettings(), recover(disk.segments(), disk.read))
     core.open_store(log, np.empty((0, 2), np.uint64), 1)
     peers = core.peers
@@ -261,6 +262,16 @@ def queue_packets(data: bytes) -> None:
     peers.receive(packet(2, 1, Datagram(theirs, 0)), 2)
     (answer,) = [each for _, each in peers.take_packets(2)]
     mine = msgspec.msgpack.decode(answer[HEAD_BYTES:], type=Datagram).sender
+    peers.receive(packet(2, 1, Datagram(theirs, mine)), 2)
+    # A subscription of which the other broker may know either version.
+    durables = core.durables
+    assert durables is not None
+    for selector in ("", "n > 1"):
+        reader = core.attached("reader")
+        durables.subscribe(reader, "s", ("c", "n"), ">", selector, AckMode.AUTO, 2, Outbox())
+        core.detached(reader, 2)
+        peers.tick(2)
+    assert len(durables.formers) == 1
     choices = Choices(data)
     while choices:
         number += 1

@@ -145,6 +145,8 @@ def test_full_store_and_retention_cut_short_are_told_in_the_log_and_by_health(
             batch = Batch.build([("a", {}), ("a", {})])
             core.store.backlog.push(batch, [(subscription, np.arange(2))], Consignments().take(9, 1, 1))
             core.retentions.cut += 3
+            assert core.durables is not None
+            core.durables.formers.dropped += 4
             for _ in range(2):
                 watch.look()
             assert broker.troubles() == [
@@ -155,6 +157,7 @@ def test_full_store_and_retention_cut_short_are_told_in_the_log_and_by_health(
     run(talk)
     told = [(event, fields["messages"]) for event, fields in events(caplog) if event in ("store full", "retention cut")]
     assert told == [("store full", 2), ("retention cut", 3)]
+    assert [fields["count"] for event, fields in events(caplog) if event == "former versions dropped"] == [4]
 
 
 def test_turned_away_connections_and_expired_messages_are_counted_in_one_line(
