@@ -119,7 +119,7 @@ class DurableNetwork(QueueNetwork):
         outbox = Outbox()
         assert core.durables is not None
         standing = self.brokers[reader.broker].peers.standing
-        state = 0 if standing is None else standing._number + 1
+        state = 0 if standing is None else standing.number + 1
         is_new = core.durables.find("c", name) is None
         subscription = core.durables.subscribe(
             reader.session, "s", ("c", name), TOPIC, reader.selector, AckMode.INDIVIDUAL, self.now, outbox

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from postroad.broker import AckMode, Outbox, accepted_states, former_versions
-from postroad.broker.channel_items import Informed, Put, StandingPart, decode_item
+from postroad.broker.channel_items import Informed, Put, decode_item
 from postroad.broker.durables import DurableTerms
 from postroad.broker.outgoing_queue import is_remote_interest
 from postroad.broker.replays import ReplayStart
 from postroad.store import RetainedTopic, StoreSettings
 from tests.broker.durable_network import KINDS, TOPIC, DurableMob, DurableNetwork
-from tests.broker.test_remote_durable_edges import LyingNetwork, SlowMob, put_of
+from tests.broker.slow_network import LyingNetwork, SlowMob, put_of
 
 SEEDS = range(400) if os.environ.get("POSTROAD_THOROUGH") else range(24)
 HOUR = 3_600_000
@@ -378,7 +378,7 @@ def test_broker_that_says_it_has_nothing_of_states_that_it_was_never_told_is_not
     network.settle(1)
     standing = network.brokers[2].peers.standing
     assert standing is not None
-    said = standing._number
+    said = standing.number
     assert network.faults_of(Informed(2**62, 2**62)) == []
     network.change("reader", 1)
     assert standing.may_come(said, said + 1)
@@ -388,19 +388,14 @@ def test_state_is_said_when_it_is_safe() -> None:
     network = DurableNetwork(count=2)
     network.join_reader("reader", 2)
     network.settle(3)
-    said: list[int] = []
-    standing = network.brokers[2].peers.standing
-    assert standing is not None
-
-    def send(peer: int, item: object) -> None:
-        assert isinstance(item, StandingPart)
-        said.append(peer)
-
-    standing._peers.send = send  # type: ignore[method-assign]
+    before = network.known_state(1, 2)
     network.change("reader", 1)
-    for _ in range(3):
-        standing.tick(network.now)
-        standing.proceed()
-    assert said == []
-    network.commit(2)
-    assert said == [1]
+    for committing in [{1}] * 20 + [{1, 2}] * 5:
+        network.tick()
+        while network.is_busy:
+            network.pass_packet()
+        for number in committing:
+            network.commit(number)
+        if 2 not in committing:
+            assert network.known_state(1, 2) == before
+    assert network.known_state(1, 2) > before

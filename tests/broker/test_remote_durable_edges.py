@@ -7,52 +7,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from postroad.broker import AckMode, Outbox, receptions, remote_durables
-from postroad.broker.channel_items import Forget, Put, StandingPart
+from postroad.broker.channel_items import Forget, StandingPart
 from postroad.broker.replays import ReplayStart
-from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import encode_exact
-from postroad.messages import Batch, Draft, MessageId
-from postroad.store import RetainedTopic, StoreSettings, rows_payload, stored_bytes
+from postroad.messages import MessageId
+from postroad.store import RetainedTopic, StoreSettings, stored_bytes
 from postroad.tracking import Verdict
-from tests.broker.durable_network import KINDS, TOPIC, DurableMob, DurableNetwork
+from tests.broker.durable_network import KINDS, TOPIC, DurableNetwork
 from tests.broker.queue_records import Recorders, traced
+from tests.broker.slow_network import LyingNetwork, SlowMob, SlowNetwork, put_of
 
 if TYPE_CHECKING:
     from postroad.broker import Subscription
     from postroad.broker.channel_items import Item
-
-
-class SlowNetwork(DurableNetwork):
-    """Brokers that match one message in a turn, and have as many turns as they are given."""
-
-    turns = 0
-
-    def start(self, number: int) -> None:
-        super().start(number)
-        self.brokers[number].core.turn_budget = 1
-
-    def send(self, number: int, count: int = 1, size: int = 0) -> Outbox:
-        core = self.brokers[number].core
-        core.turn_budget = NO_BUDGET
-        outbox = super().send(number, count, size)
-        core.turn_budget = 1
-        return outbox
-
-    def finish(self, number: int) -> None:
-        broker = self.brokers[number]
-        for _ in range(self.turns):
-            if broker.core.unfinished:
-                self.carry_out(number, broker.core.proceed(self.now))
-
-
-class SlowMob(SlowNetwork, DurableMob):
-    """Uses such brokers at random."""
-
-    turns = 2
-
-    def end(self) -> None:
-        self.turns = 100
-        super().end()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -110,29 +77,6 @@ def test_subscriber_who_begins_in_the_past_misses_nothing_that_enters_at_other_b
     network.send(1, 2)
     network.settle(5)
     assert network.got == list(range(1, 10))
-
-
-class LyingNetwork(SlowNetwork):
-    """Broker 1 can say anything to broker 2."""
-
-    def faults_of(self, *said: Item) -> list[str]:
-        liar, other = self.brokers[1], self.brokers[2]
-        for item in said:
-            liar.peers.send(2, item)
-        found = []
-        for _, data in liar.peers.take_packets(self.now):
-            outbox, fault = other.peers.receive(data, self.now)
-            self.carry_out(2, outbox)
-            found.append(fault)
-        return [each for each in found if each]
-
-
-def put_of(network: DurableNetwork, number: int, count: int = 3) -> Put:
-    """Messages of broker 1, under some number."""
-    core = network.brokers[1].core
-    batch = Batch.build([Draft(TOPIC, {"kind": 1}, (), b"1") for _ in range(count)])
-    core.receive(batch, network.brokers[1].writer, network.now)
-    return Put(number, 0, "", "", False, rows_payload(batch))
 
 
 @pytest.mark.parametrize("lie", ["twice", "forgotten"])

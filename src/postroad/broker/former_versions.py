@@ -75,7 +75,7 @@ class PutMatch(NamedTuple):
     formers: list[tuple[Subscription, Rows]]
 
 
-class _Kept:
+class _IndexedVersion:
     """A former version in the index."""
 
     __slots__ = ("size", "slot", "subscription", "version")
@@ -103,9 +103,9 @@ class FormerVersions:
         self._core = core
         self._index = SubscriptionIndex(secret=core.index_secret)
         self._grouping = Grouping()
-        self._at_slot: dict[int, _Kept] = {}
+        self._at_slot: dict[int, _IndexedVersion] = {}
         # Of each subscription that has some, by its number: oldest first.
-        self._of: dict[int, list[_Kept]] = {}
+        self._of: dict[int, list[_IndexedVersion]] = {}
         self._to_look_at: list[int] = []
         self.latest = self.bytes = self.dropped = 0
 
@@ -196,12 +196,12 @@ class FormerVersions:
             slot = index.add((subscription.number, version.until), selector, version.topic, allowance)
         except PostroadError:
             return False
-        kept = self._at_slot[slot] = _Kept(subscription, version, slot, size)
+        kept = self._at_slot[slot] = _IndexedVersion(subscription, version, slot, size)
         self._of.setdefault(subscription.number, []).append(kept)
         self.bytes += size
         return True
 
-    def _remove(self, kept: _Kept) -> None:
+    def _remove(self, kept: _IndexedVersion) -> None:
         number = kept.subscription.number
         self._index.remove((number, kept.version.until))
         del self._at_slot[kept.slot]

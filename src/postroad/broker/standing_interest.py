@@ -68,6 +68,7 @@ class StandingInterest:
             elsewhere is older than its new subscriptions.
 
     Attributes:
+        number: of the last state.
         waits_less: others have less for this broker than when this was last looked at; who looks resets it.
     """
 
@@ -84,7 +85,7 @@ class StandingInterest:
         # What was said last, and the number of that state.
         self._said: dict[Row, None] = {}
         self._is_all = False
-        self._number = epoch
+        self.number = epoch
         self._cursor: Cursor | None = None
         # Parts that wait to be said to brokers whose channel is open, each with the number that makes its state safe.
         self._parts: dict[int, deque[tuple[int, StandingPart]]] = {}
@@ -114,13 +115,13 @@ class StandingInterest:
         """
         self._cursor = next((each for each in self._log.cursors.values() if is_standing(each.terms)), None)
         if self._cursor is not None:
-            self._number = msgspec.msgpack.decode(self._cursor.terms, type=StandingTerms).standing
-        self._number = self._began = max(self._number, named)
+            self.number = msgspec.msgpack.decode(self._cursor.terms, type=StandingTerms).standing
+        self.number = self._began = max(self.number, named)
 
     def change(self) -> int:
         """Return the number of the next state, in which what changes now counts; the next tick says it."""
         self._changed = self._must_say = True
-        return self._number + 1
+        return self.number + 1
 
     def may_come(self, since: int, until: int) -> bool:
         """Return whether something may still come that was accepted under a state from one to before another."""
@@ -162,7 +163,7 @@ class StandingInterest:
         """Return the brokers that do not know yet what is wanted here: what they accept may be missed."""
         if not self._said and not self._wanted:
             return []
-        late = self._number + self._changed
+        late = self.number + self._changed
         return [each for each in sorted(self._others()) if self._informed.get(each, -1) < late]
 
     def _others(self) -> frozenset[int]:
@@ -172,7 +173,7 @@ class StandingInterest:
         """Say all of it to a broker whose channel has opened."""
         self._say_changes()
         self._parts[peer] = deque(self._whole())
-        self._begun[peer], self._expected = self._number, None
+        self._begun[peer], self._expected = self.number, None
 
     def lost(self, peer: int) -> None:
         """Handle the loss of the channel to a broker."""
@@ -226,8 +227,8 @@ class StandingInterest:
         added, removed = self._take_changes()
         if not added and not removed and not must_say:
             return
-        self._number += 1
-        terms = msgspec.msgpack.encode(StandingTerms(standing=self._number))
+        self.number += 1
+        terms = msgspec.msgpack.encode(StandingTerms(standing=self.number))
         if self._cursor is None:
             self._cursor = self._log.open_cursor(self._core.take_subscription_number(), terms)
         else:
@@ -241,7 +242,7 @@ class StandingInterest:
         parts, most = self._numbered(said, is_whole=False), MAX_PARTS + 2 * len(self._said) // PART_ROWS
         for peer, waiting in self._parts.items():
             waiting.extend(parts)
-            self._begun[peer], self._expected = self._number, None
+            self._begun[peer], self._expected = self.number, None
             if len(waiting) > most:
                 # Clients change their minds faster than that can be said: say what is wanted by now.
                 self._parts[peer] = deque(self._whole())
@@ -266,7 +267,7 @@ class StandingInterest:
         said = said or [(b"", b"")]
         last, position = len(said) - 1, self._log.position
         return [
-            (position, StandingPart(self._number, is_whole, at == 0, at == last, added, removed))
+            (position, StandingPart(self.number, is_whole, at == 0, at == last, added, removed))
             for at, (added, removed) in enumerate(said)
         ]
 
