@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from postroad.network import BrokerEntry, NetworkError, NetworkState, Place, find, stop_network
+from postroad.network import BrokerEntry, NetworkError, NetworkState, Place, find, start_detached, stop_network
 from postroad.network.processes import ProcessMark, mark_of
 
 if TYPE_CHECKING:
@@ -74,6 +74,15 @@ def test_only_one_process_runs_a_network_in_a_directory(tmp_path: Path) -> None:
         pass
     with place.held():
         pass
+
+
+def test_second_start_leaves_the_log_of_the_network_that_is_up(tmp_path: Path) -> None:
+    place = Place(tmp_path / "new")
+    with place.held():
+        place.watcher_log.write_text("broker 1 died\n")
+        with pytest.raises(NetworkError, match=r"^a network is up in .*; see it with"):
+            asyncio.run(start_detached(place, [str(tmp_path / "no plan")]))
+        assert place.watcher_log.read_text() == "broker 1 died\n"
 
 
 def test_where_nothing_runs_there_is_nothing_to_stop(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ async def input_lines(longest: int, descriptor: int = 0) -> AsyncIterator[list[b
     async for data in _reads(descriptor):
         *lines, rest = (rest + data).split(b"\n")
         if len(rest) > longest:
-            raise LimitError("a line of the input", len(rest), longest, "bytes")
+            raise LimitError(
+                "a line of the input", len(rest), longest, "bytes, as for the body of a message; divide it"
+            )
         if lines:
             yield lines
     if rest:

@@ -80,7 +80,7 @@ def send_frame(draft: Draft, receipt: str | None = None, transaction: str | None
         raise ClientError(f"a body is bytes, not {type(draft.body).__name__}; encode it first")
     body = bytes(draft.body)
     if len(body) > MAX_BODY_BYTES:
-        raise LimitError("the body of a message", len(body), MAX_BODY_BYTES, "bytes")
+        raise LimitError("the body of a message", len(body), MAX_BODY_BYTES, "bytes; send it in parts")
     for field in _NOT_IN_STOMP:
         if getattr(draft, field):
             raise ClientError(f"STOMP has no way to send a message's {field}; leave it out")

@@ -65,7 +65,9 @@ class Transaction:
             await line.write(frame)
             return
         if self._bytes + len(frame) > MAX_TRANSACTION_BYTES:
-            raise LimitError("what a transaction holds", self._bytes + len(frame), MAX_TRANSACTION_BYTES, "bytes")
+            raise LimitError(
+                "what a transaction holds", self._bytes + len(frame), MAX_TRANSACTION_BYTES, "bytes; commit sooner"
+            )
         line.check()
         self._frames.append(frame)
         self._bytes += len(frame)

@@ -55,7 +55,9 @@ def header_block(headers: Mapping[str, str] | Iterable[tuple[str, str]]) -> tupl
         raise MessageError("headers are a mapping or a list of pairs of names and values") from None
     block = b"".join(lines)
     if len(block) > MAX_HEADER_BYTES:
-        raise LimitError("the header lines of a message", len(block), MAX_HEADER_BYTES, "bytes")
+        raise LimitError(
+            "the header lines of a message", len(block), MAX_HEADER_BYTES, "bytes; put large values in the body"
+        )
     return block, len(lines)
 
 

@@ -103,9 +103,11 @@ async def start_detached(place: Place, arguments: Sequence[str], group: str | No
         group: of the system, that may read the data directory.
 
     Raises:
-        NetworkError: it did not come up; the details are what it said.
+        NetworkError: one is up there already; or it did not come up, and the details are what it said.
     """
-    place.claim(group)
+    with place.held(group):
+        # Nobody has it: a network that is up goes on writing to the log, which this would empty.
+        pass
     with os.fdopen(create(place.watcher_log, os.O_TRUNC), "wb") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 - returns at once, and the process stays when this one ends
             [sys.executable, "-P", "-c", "from postroad.cli import main; main()", "network", "up", *arguments],

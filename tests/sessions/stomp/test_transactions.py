@@ -117,7 +117,10 @@ def test_open_transactions_are_limited_in_number_and_bytes() -> None:
     many, large = Scene().client(), Scene().client()
     for number in range(17):
         many.say("BEGIN", {"transaction": f"t{number}"})
-    assert "the number of open transactions is 17; the limit is 16" in many.error()
+    assert (
+        "the number of open transactions is 17; the limit is 16 (MAX_TRANSACTIONS; commit or abort some)"
+        in many.error()
+    )
     large.say("BEGIN", {"transaction": "t"})
     for _ in range(5):
         large.send("a", b"x" * 4_000_000, transaction="t")
@@ -146,7 +149,7 @@ def test_acknowledgements_of_a_transaction_are_limited_and_free_their_memory_whe
     talker.say("BEGIN", {"transaction": "t"})
     for _ in range(3):
         talker.say("ACK", ack)
-    assert "the number of acknowledgements in a transaction is 3; the limit is 2" in talker.error()
+    assert "is 3; the limit is 2 (MAX_TRANSACTION_ACKNOWLEDGEMENTS" in talker.error()
 
 
 def test_the_names_in_acknowledgements_of_a_transaction_count_for_what_it_may_hold() -> None:
@@ -160,7 +163,7 @@ def test_the_names_in_acknowledgements_of_a_transaction_count_for_what_it_may_ho
     assert talker.conversation.kept_bytes > 10 * len(name)
     for _ in range(MAX_TRANSACTION_BYTES // len(name)):
         talker.say("ACK", ack)
-    assert f"the limit is {MAX_TRANSACTION_BYTES:,}" in talker.error()
+    assert f"the limit is {MAX_TRANSACTION_BYTES:,} (bytes, MAX_TRANSACTION_BYTES" in talker.error()
 
 
 def test_a_transaction_keeps_of_an_acknowledgement_what_its_commit_needs() -> None:

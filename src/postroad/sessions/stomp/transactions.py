@@ -63,7 +63,8 @@ class Transactions:
         if name in self._open:
             raise BrokerError(f"transaction {name!r} is open already; commit or abort it first")
         if len(self._open) >= MAX_TRANSACTIONS:
-            raise LimitError("the number of open transactions", len(self._open) + 1, MAX_TRANSACTIONS)
+            advice = "MAX_TRANSACTIONS; commit or abort some"
+            raise LimitError("the number of open transactions", len(self._open) + 1, MAX_TRANSACTIONS, advice)
         transaction = self._open[name] = OpenTransaction(name)
         self.held_bytes += transaction.held_bytes
 
@@ -81,6 +82,7 @@ class Transactions:
                 "the number of acknowledgements in a transaction",
                 len(transaction.acknowledgements) + 1,
                 MAX_TRANSACTION_ACKNOWLEDGEMENTS,
+                "MAX_TRANSACTION_ACKNOWLEDGEMENTS; commit sooner",
             )
         # Header lines may be long, and a client chooses what is in them.
         named = 0 if event.subscription is None else sys.getsizeof(event.subscription)
@@ -102,7 +104,8 @@ class Transactions:
             LimitError: open transactions would hold too much.
         """
         if self._counted + size > MAX_TRANSACTION_BYTES:
-            raise LimitError("what open transactions hold", self._counted + size, MAX_TRANSACTION_BYTES, "bytes")
+            advice = "bytes, MAX_TRANSACTION_BYTES; commit sooner"
+            raise LimitError("what open transactions hold", self._counted + size, MAX_TRANSACTION_BYTES, advice)
         self._counted += size
         self.held_bytes += size + besides
         transaction.counted_bytes += size
