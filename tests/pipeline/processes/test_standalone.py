@@ -36,7 +36,8 @@ from postroad.pipeline.sources import open_sources
 from tests.archive.retained import retain
 from tests.cli.programs import PROGRAM
 from tests.conftest import THOROUGH
-from tests.pipeline.clusters import (
+from tests.pipeline.filter_trails import SCALE
+from tests.pipeline.processes.clusters import (
     HOME,
     PATIENCE_SECONDS,
     Disturbance,
@@ -47,7 +48,6 @@ from tests.pipeline.clusters import (
     standalone,
     wait_until,
 )
-from tests.pipeline.filter_trails import SCALE
 from tests.pipeline.trails import TROUBLED, make_trail, some_ids
 from tests.structure.repository import ROOT
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.pipeline.clusters import Cluster
+    from tests.pipeline.processes.clusters import Cluster
 
 pytest.importorskip("grpc", reason="the extra [connect] is not installed")
 
