@@ -53,7 +53,7 @@ def test_a_subscription_beyond_a_budget_is_refused_by_its_name(
     session = core.attached("s")
     count, text = subscribe_until_refused(core, session, selector)
     assert count >= 10
-    assert f"({limit})" in text
+    assert f"(limits.{limit})" in text
     assert core.statistics().subscriptions_now == count
     assert len(core.index) == count
 

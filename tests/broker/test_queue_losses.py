@@ -86,7 +86,7 @@ def test_full_queue_refuses_a_publisher_that_cannot_be_paused_and_loses_nothing(
         sent += 1
         assert sent < 100
     assert "'work' is full" in refusal
-    assert "store.subscription_bytes, 20,000" in refusal
+    assert "store.subscription_bytes is 20,000" in refusal
     assert scene.queue().cursor.rows == sent
     assert scene.queue().holder.shed == 0
     # Others are paused, as always.

@@ -106,7 +106,7 @@ class IdGenerator:
 
     def _advance(self, now: int, count: int) -> int:
         """Reserve `count` numbers and return the first. Nothing changes when it raises."""
-        if not 0 <= now <= LARGEST_TIME:
+        if not 0 <= now <= LARGEST_TIME or isinstance(now, float):
             check_field("time", now, LARGEST_TIME)
         first = max(now << COUNTER_BITS, self._last + 1)
         last = first + count - 1
