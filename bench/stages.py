@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from postroad.messages import Batch
+    from postroad.sessions import SharedBytes
 
 TOPIC = "bench.10000"
 BODY = 100
@@ -39,11 +40,12 @@ class Nowhere:
 
     peer = "nobody"
     address = "nowhere"
+    shares = True
 
     def __init__(self) -> None:
         self.written = 0
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | memoryview, shared: SharedBytes | None = None) -> None:
         self.written += len(data)
 
     def pause_reading(self) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from postroad.sessions import SharedBytes
+
 # A test that waits this long hangs, also on a machine that is ten times slower than most. Nobody waits for its end.
 PATIENCE = 60
 
@@ -38,6 +40,7 @@ class FakeTransport:
 
     peer = "test:1"
     address = "test"
+    shares = True
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -47,7 +50,7 @@ class FakeTransport:
         # What the next write raises.
         self.defect: Exception | None = None
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | memoryview, shared: SharedBytes | None = None) -> None:
         assert not self.is_closed
         if self.defect is not None:
             defect, self.defect = self.defect, None

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from postroad.sessions.stomp.unread_replies import MAX_UNREAD_REPLY_BYTES, UNREAD_REPLY_MS
 from tests.server.scene import Scene, bodies
+
+if TYPE_CHECKING:
+    import pytest
 
 # --- flow -------------------------------------------------------------------------------------------------------------
 
@@ -74,6 +79,26 @@ def test_a_client_that_sends_for_receipts_and_does_not_read_them_is_not_read_fro
     assert not patient.line.is_closed
     scene.wait(10 * UNREAD_REPLY_MS)
     assert not patient.line.is_closed
+
+
+def test_a_subscriber_whose_socket_a_large_message_fills_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    reader, writer = scene.client(), scene.client()
+    reader.subscribe("s", "a")
+    written: list[int] = []
+
+    def fill(data: bytes | memoryview, shared: object = None) -> None:
+        # As a transport does: it reports a full socket while it is written to.
+        written.append(len(data))
+        reader.conversation.writable(False)
+
+    monkeypatch.setattr(reader.line, "write", fill)
+    writer.send("a", b"x" * 2 * MAX_UNREAD_REPLY_BYTES)
+    monkeypatch.undo()
+    assert sum(written) > 2 * MAX_UNREAD_REPLY_BYTES
+    assert reader.line.is_reading
+    scene.wait(10 * UNREAD_REPLY_MS)
+    assert not reader.line.is_closed
 
 
 def test_a_publisher_stays_paused_for_the_queue_when_it_reads_its_receipts_again() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
+from postroad.server.write_backlog import PIECE_BYTES, WriteBacklog
 from postroad.sessions import address_of
 
 if TYPE_CHECKING:
     from postroad.server.clients import Clients
     from postroad.server.listeners import MakeSession
-    from postroad.sessions import ClientSession
+    from postroad.sessions import ClientSession, SharedBytes
 
 __all__ = ["CLOSE_SECONDS", "READ_BYTES", "STRANGER_READ_BYTES", "TcpConnection"]
 
@@ -56,6 +57,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._is_stranger = True
         self._is_made = False
         self.handshake: asyncio.Task[None] | None = None
+        self._backlog = WriteBacklog()
         # Bytes held for this connection, as reported to the service: read and kept, written and not yet sent.
         self._kept = self._unsent = 0
 
@@ -79,7 +81,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._session.lost("the client closed the connection" if exc is None else f"connection lost: {exc}")
         finally:
             self._clients.closed(self, self._session)
-            self._clients.holds(-self._kept - self._unsent)
+            self._clients.holds(-self._kept - self._unsent - self._backlog.clear())
             self._kept = self._unsent = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -115,7 +117,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _count_unsent(self) -> None:
         if self._transport.is_closing():
             return
-        unsent = self._transport.get_write_buffer_size()
+        unsent = self._transport.get_write_buffer_size() + self._backlog.bytes
         if unsent != self._unsent:
             change, self._unsent = unsent - self._unsent, unsent
             self._clients.holds(change)
@@ -126,7 +128,30 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._stalled = False
-        self._refill_soon()
+        if self._backlog.parts:
+            self._pump()
+        if not self._stalled:
+            self._refill_soon()
+
+    def _pump(self) -> None:
+        """Give the transport what waits, as long as it takes it."""
+        transport = self._transport
+        while self._backlog.parts and not self._stalled and not transport.is_closing():
+            piece, freed = self._backlog.take()
+            transport.write(piece)
+            if freed:
+                self._clients.holds(-freed)
+        self._count_unsent()
+        if self._shut and not self._backlog.parts and not transport.is_closing():
+            self._end_writing()
+
+    def eof_received(self) -> bool | None:
+        """Keep the connection until what waits is written; not over TLS, which cannot be half-closed."""
+        if not self._backlog.parts:
+            return None
+        self._shut = True
+        self._abort_soon()
+        return True
 
     def _refill_soon(self) -> None:
         if not self._refilling:
@@ -171,6 +196,10 @@ class TcpConnection(asyncio.BufferedProtocol):
     def address(self) -> str:
         return self._address
 
+    @property
+    def shares(self) -> bool:
+        return True
+
     def connected(self) -> str:
         refusal = self._clients.connected(self)
         if not refusal:
@@ -178,13 +207,18 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._read_buffer = self._clients.read_buffer
         return refusal
 
-    def write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | memoryview, shared: SharedBytes | None = None) -> None:
         transport = self._transport
         # A socket that failed in this turn is closing, but the loop has not reported the loss yet.
         if transport.is_closing():
             return
-        transport.write(data)
         self._clients.sent_bytes += len(data)
+        if self._backlog.parts or len(data) > PIECE_BYTES:
+            if more := self._backlog.append(memoryview(data), shared):
+                self._clients.holds(more)
+            self._pump()
+            return
+        transport.write(data)
         # As in `_count_unsent`: with small writes, each call is noticeable.
         unsent = transport.get_write_buffer_size()
         if unsent != self._unsent:
@@ -215,10 +249,16 @@ class TcpConnection(asyncio.BufferedProtocol):
             return
         self._shut = True
         self._abort_soon()
+        if transport.can_write_eof():
+            transport.resume_reading()
+        if not self._backlog.parts:
+            self._end_writing()
+
+    def _end_writing(self) -> None:
+        transport = self._transport
         if not transport.can_write_eof():
             transport.close()
             return
-        transport.resume_reading()
         try:
             transport.write_eof()
         except OSError:
@@ -242,7 +282,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             return
         self._session.refuse(reason, again)
         self._count_unsent()
-        if self._unsent > LOW_WATER:
+        if self._backlog.parts or self._unsent > LOW_WATER:
             self._transport.abort()
         else:
             self._transport.close()
@@ -252,7 +292,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         """Bytes held for this connection now."""
         self._count_kept()
         self._count_unsent()
-        return self._kept + self._unsent + self._session.waiting_bytes
+        return self._kept + self._unsent + self._backlog.shares + self._session.waiting_bytes
 
 
 def _address(peer: object) -> str:

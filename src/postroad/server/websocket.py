@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from postroad.server.clients import Clients
     from postroad.server.listeners import MakeSession
-    from postroad.sessions import WebSocketProfile
+    from postroad.sessions import SharedBytes, WebSocketProfile
 
 __all__ = ["WebSocketConnection"]
 
@@ -137,7 +137,7 @@ class WebSocketConnection(TcpConnection):
     def eof_received(self) -> bool | None:
         if not self._shut:
             self._protocol.receive_eof()
-        return None
+        return super().eof_received()
 
     def _answer_to(self, request: Request) -> Response:
         if self._refused or self._clients.is_full:
@@ -163,7 +163,12 @@ class WebSocketConnection(TcpConnection):
             else:
                 super().close()
 
-    def write(self, data: bytes | memoryview) -> None:
+    @property
+    def shares(self) -> bool:
+        # A WebSocket message holds whole frames.
+        return False
+
+    def write(self, data: bytes | memoryview, shared: SharedBytes | None = None) -> None:
         if self._protocol.state is not State.OPEN:
             return
         for piece in self._profile.pieces(bytes(data)):

@@ -7,6 +7,7 @@ from postroad.sessions.client_memory import Holding, Holdings, who_goes
 from postroad.sessions.contract import ClientSession, LoginVerdict, Terms, Transport, WebSocketProfile
 from postroad.sessions.dispatch import Dispatcher, steady_clock, wall_clock
 from postroad.sessions.entrance import Entrance, address_of
+from postroad.sessions.shared_bytes import SharedBytes
 
 __all__ = [
     "Audit",
@@ -16,6 +17,7 @@ __all__ = [
     "Holding",
     "Holdings",
     "LoginVerdict",
+    "SharedBytes",
     "Terms",
     "Transport",
     "WebSocketProfile",

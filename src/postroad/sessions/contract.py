@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from postroad.broker import Delivery, Outbox
     from postroad.messages import Batch
     from postroad.messages.columns import Bytes
+    from postroad.sessions.shared_bytes import Piece, SharedBytes
 
 __all__ = [
     "BatchTimer",
@@ -98,8 +99,16 @@ class ClientSession(Protocol):
             prepared: from this session's renderer, for at least these rows; None if no other session needs them.
         """
 
-    def write(self, data: Bytes) -> None:
-        """Pass rendered bytes to the transport."""
+    def pieces(self, delivery: Delivery, prepared: object) -> list[Piece]:
+        """Return the bytes of a delivery of large messages, of which as much as possible is shared.
+
+        Args:
+            delivery: rows of a batch for one subscription of this session.
+            prepared: from this session's renderer, for at least these rows.
+        """
+
+    def write(self, data: Bytes, shared: SharedBytes | None = None) -> None:
+        """Pass rendered bytes to the transport; `shared` if they are a part of what others get too."""
 
     def pause_reading(self) -> None:
         """Read no more for now."""
@@ -127,11 +136,18 @@ class Transport(Protocol):
     def address(self) -> str:
         """Return the address that limits count by."""
 
+    @property
+    def shares(self) -> bool:
+        """Return whether parts of a frame may be written one by one, so that large ones need no copy."""
+
     def connected(self) -> str:
         """Admit the client; return why it is refused, or an empty text."""
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Pass bytes to the socket; they may be sent later, in order."""
+    def write(self, data: bytes | memoryview, shared: SharedBytes | None = None) -> None:
+        """Pass bytes to the socket; they may be sent later, in order.
+
+        With `shared` they are a part of what others get too, and stay as they are until then.
+        """
 
     def pause_reading(self) -> None:
         """Deliver no more data for now."""

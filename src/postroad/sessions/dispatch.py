@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.broker import Outbox
+from postroad.sessions.shared_bytes import SHARED_BATCH_BYTES, is_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
         Renderer,
         StoreSafety,
     )
+    from postroad.sessions.shared_bytes import SharedBytes
 
 __all__ = ["Dispatcher", "steady_clock", "wall_clock"]
 
 log = logging.getLogger("postroad.server")
+
+# Large messages whose renderings are kept until all who get them have had their turn. Each may have 16 MiB.
+LARGE_RENDERINGS = 4
 
 
 def wall_clock() -> int:
@@ -78,6 +83,7 @@ class Dispatcher:
         # Outboxes that wait until the one before them is carried out.
         self._outboxes: deque[Outbox] = deque()
         self._carrying = False
+        self._large = _LargeRenderings()
 
     def join(self, number: int, session: ClientSession) -> None:
         """Add a client's session under its number in the core."""
@@ -206,6 +212,9 @@ class Dispatcher:
                 action()
 
     def _write(self, deliveries: list[Delivery]) -> None:
+        if any(delivery.batch.buffer.nbytes >= SHARED_BATCH_BYTES for delivery in deliveries):
+            self._write_large(deliveries)
+            return
         if len(deliveries) == 1:
             delivery = deliveries[0]
             if session := self._sessions.get(delivery.subscription.session.number):
@@ -224,10 +233,22 @@ class Dispatcher:
             if session := self._sessions.get(number):
                 _hand(session, parts[0] if len(parts) == 1 else np.concatenate(parts))
 
+    def _write_large(self, deliveries: list[Delivery]) -> None:
+        """Write deliveries of which some are large: these in pieces that sessions share, one by one."""
+        for delivery in deliveries:
+            session = self._sessions.get(delivery.subscription.session.number)
+            if session is None:
+                continue
+            if not is_shared(delivery.batch):
+                _hand(session, session.render(delivery, None))
+                continue
+            for piece in session.pieces(delivery, self._large.of(delivery.batch, session.renderer)):
+                _hand(session, piece.data, piece.shared)
 
-def _hand(session: ClientSession, data: Bytes) -> None:
+
+def _hand(session: ClientSession, data: Bytes, shared: SharedBytes | None = None) -> None:
     try:
-        session.write(data)
+        session.write(data, shared)
     except Exception as error:
         # The publisher of the batch is not at fault: only the receiving session ends.
         session.broke(error)
@@ -264,3 +285,24 @@ class _SharedRenderings:
         for rows in wanted:
             mask[rows] = True
         return np.flatnonzero(mask)
+
+
+class _LargeRenderings:
+    """Renderings of large messages, kept from turn to turn: a message for many sessions takes many turns."""
+
+    def __init__(self) -> None:
+        # With their batches, so that no other object can get their ids.
+        self._kept: dict[tuple[int, int], tuple[Batch, object]] = {}
+
+    def of(self, batch: Batch, renderer: Renderer) -> object:
+        """Return what the renderer makes of all rows."""
+        key = (id(batch), id(renderer))
+        if key not in self._kept:
+            if len(self._kept) >= LARGE_RENDERINGS:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = (batch, renderer.prepare(batch, np.arange(len(batch))))
+        return self._kept[key][1]
+
+    def clear(self) -> None:
+        """Forget all: nothing more is to be written of these batches."""
+        self._kept.clear()

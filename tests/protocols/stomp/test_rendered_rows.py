@@ -202,3 +202,25 @@ def test_message_goes_from_stomp_to_stomp_byte_for_byte() -> None:
         b"MESSAGE\nsubscription:7\nmessage-id:00000000-00000000-000000000000-0000\ndestination:/topic/a.b\n"
         b"content-length:5\n" + lines + b"\nhello\0\n"
     )
+
+
+@given(st.lists(drafts, min_size=1, max_size=4), st.sampled_from(list(Version)), st.sampled_from([None, 0, 2**32 - 1]))
+def test_parts_of_frames_are_the_frames_and_share_what_is_rendered(
+    given_drafts: list[Draft], version: Version, number: int | None
+) -> None:
+    batch = Batch.build(given_drafts)
+    rendered = render_rows(batch, range(len(batch)), version)
+    prefix = message_prefix("s", version)
+    rows = list(range(len(batch)))[::-1]
+    parts = list(rendered.parts(prefix, rows, number))
+    whole = rendered.for_subscription(prefix, rows, number)
+    assert b"".join(head.tobytes() + common.tobytes() for head, common in parts) == whole.tobytes()
+    assert all(np.shares_memory(common, rendered.buffer) for _, common in parts)
+
+
+def test_parts_of_a_row_that_was_not_rendered_are_refused() -> None:
+    batch = Batch.build([("a",), ("b",)])
+    rendered = render_rows(batch, [0])
+    for row in (1, 2, -3):
+        with pytest.raises(PostroadError, match=f"row {row} was not rendered"):
+            list(rendered.parts(b"MESSAGE\n", [row]))

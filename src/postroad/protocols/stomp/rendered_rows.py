@@ -13,6 +13,7 @@ import numpy as np
 
 from postroad.errors import PostroadError
 from postroad.messages.columns import ATTRIBUTES
+from postroad.messages.fields import ID_TEXT_BYTES
 from postroad.messages.headers import escape
 from postroad.protocols.stomp.ack_header import ACK_TEXT_BYTES
 from postroad.protocols.stomp.frame_kernels import (
@@ -26,6 +27,8 @@ from postroad.protocols.stomp.frame_kernels import (
 from postroad.protocols.stomp.versions import Version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import ArrayLike
 
     from postroad.messages import Batch, Message, Value
@@ -39,6 +42,9 @@ _LARGEST_NUMBER = 2**32 - 1
 
 # A MESSAGE has these headers anyway; an attribute of the same name is left out.
 _OWN = {"subscription", "message-id", "destination", "ack", "content-length"}
+
+_ID_END = len("message-id:") + ID_TEXT_BYTES
+_FIRST: Numbers = np.zeros(1, dtype=np.int64)
 
 _INT64 = np.dtype(np.int64)
 _NO_BLOCKS: Bytes = np.empty(0, dtype=np.uint8)
@@ -81,6 +87,29 @@ class Rendered:
         out = np.empty(total + _own_bytes(prefix, number) * len(chosen), dtype=np.uint8)
         put_rows(self.buffer, self.places, chosen, np.frombuffer(prefix, dtype=np.uint8), number, out)
         return out
+
+    def parts(self, prefix: bytes, rows: ArrayLike, number: int | None = None) -> Iterator[tuple[Bytes, Bytes]]:
+        """Yield the same frame by frame, as what only the subscription gets and a view of what is shared.
+
+        Raises:
+            PostroadError: as `for_subscription`.
+        """
+        own = _own_bytes(prefix, _checked_number(number))
+        for row in _row_numbers(rows).tolist():
+            frame_head = self._head(prefix, row, number, own)
+            start, end = self.places[row].tolist()
+            yield frame_head, self.buffer[start:end]
+
+    def _head(self, prefix: bytes, row: int, number: int | None, size: int) -> Bytes:
+        """Return the beginning of one frame, without a copy of the rest."""
+        places = self.places[row : row + 1].copy()
+        if not len(places) or places[0, 0] < 0:
+            raise PostroadError(f"row {row} was not rendered; name it in render_rows first")
+        out = np.empty(size + _ID_END, dtype=np.uint8)
+        # The shared part begins with the id, which the `ack` header repeats: as much of it is written, and cut off.
+        places[0, 1] = places[0, 0] + _ID_END
+        put_rows(self.buffer, places, _FIRST, np.frombuffer(prefix, dtype=np.uint8), _checked_number(number), out)
+        return out[:size]
 
 
 def _checked_number(number: int | None) -> int:

@@ -15,6 +15,7 @@ from postroad.protocols import stomp
 from postroad.protocols.stomp import Version
 from postroad.security import principal_of
 from postroad.sessions.contract import LoginVerdict
+from postroad.sessions.shared_bytes import Piece
 from postroad.sessions.stomp.commits import Commits
 from postroad.sessions.stomp.connected_client import ConnectedClient
 from postroad.sessions.stomp.doubts import doubts_of
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from postroad.messages.columns import Bytes
     from postroad.sessions.contract import Terms, Transport
     from postroad.sessions.dispatch import Dispatcher
+    from postroad.sessions.shared_bytes import SharedBytes
 
 __all__ = ["StompConversation"]
 
@@ -114,8 +116,20 @@ class StompConversation:
         prefix, number = self._subscriptions.prefix(delivery.subscription.number)
         return self._renderer.render(delivery.batch, delivery.rows, prefix, number, prepared)
 
-    def write(self, data: Bytes) -> None:
-        self._send(data.data)
+    def pieces(self, delivery: Delivery, prepared: object) -> list[Piece]:
+        assert self._subscriptions is not None
+        prefix, number = self._subscriptions.prefix(delivery.subscription.number)
+        if not self._transport.shares:
+            return [Piece(self.renderer.render(delivery.batch, delivery.rows, prefix, number, prepared))]
+        return self.renderer.pieces(delivery.rows, prefix, number, prepared)
+
+    def write(self, data: Bytes, shared: SharedBytes | None = None) -> None:
+        if not self._closed:
+            if self._beats.sends_every:
+                self._beats.sent = self._timer()
+            # Messages are no replies: what a full socket leaves of one does not make its subscriber a client that asks
+            # and does not read.
+            self._transport.write(data.data, shared)
 
     def pause_reading(self) -> None:
         self._beats.deaf = True

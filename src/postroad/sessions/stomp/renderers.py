@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from postroad.protocols.stomp import Version, render_messages, render_rows
 from postroad.protocols.stomp.limits import MAX_FRAME_BYTES
 from postroad.sessions.contract import WebSocketProfile
+from postroad.sessions.shared_bytes import Piece, SharedBytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,15 +27,23 @@ MESSAGE_BYTES = 64 * 1024
 _FRAME_END = b"\0\n"
 
 
+class _Prepared(NamedTuple):
+    """What sessions share of a batch, and who of them still has it to write."""
+
+    rendered: Rendered
+    shared: SharedBytes
+
+
 class StompRenderer:
     """Writes MESSAGE frames of one version."""
 
     def __init__(self, version: Version) -> None:
         self._version = version
 
-    def prepare(self, batch: Batch, rows: NDArray[np.int64]) -> Rendered:
+    def prepare(self, batch: Batch, rows: NDArray[np.int64]) -> _Prepared:
         """Return the part of the frames that all subscriptions share."""
-        return render_rows(batch, rows, self._version)
+        rendered = render_rows(batch, rows, self._version)
+        return _Prepared(rendered, SharedBytes(rendered.buffer.nbytes))
 
     def render(
         self, batch: Batch, rows: NDArray[np.int64], prefix: bytes, number: int | None, prepared: object | None
@@ -50,7 +59,15 @@ class StompRenderer:
         """
         if prepared is None:
             return render_messages(batch, rows, self._version, prefix, number)
-        return cast("Rendered", prepared).for_subscription(prefix, rows, number)
+        return cast("_Prepared", prepared).rendered.for_subscription(prefix, rows, number)
+
+    def pieces(self, rows: NDArray[np.int64], prefix: bytes, number: int | None, prepared: object) -> list[Piece]:
+        """Return the same in pieces: for each row what only its subscription gets, and what is shared."""
+        rendered, shared = cast("_Prepared", prepared)
+        found: list[Piece] = []
+        for head, common in rendered.parts(prefix, rows, number):
+            found += (Piece(head), Piece(common, shared))
+        return found
 
 
 # One object per version: sessions of the same version share what it prepares.

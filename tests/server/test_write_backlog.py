@@ -1,0 +1,115 @@
+"""Large messages for many subscribers: in memory once, and given to a transport in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from postroad.server.write_backlog import PIECE_BYTES, WriteBacklog
+from postroad.sessions import SharedBytes
+from tests.server.scene import Client, run, service, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postroad.server import Service
+
+BODY = bytes(range(256)) * (16 * 1024 * 1024 // 256)
+# What the system and a transport may hold of a message for one connection, besides what is shared.
+OWN_BYTES = 4 * PIECE_BYTES
+
+
+def test_pieces_come_in_order_and_a_shared_buffer_counts_until_the_last_holder_lets_go() -> None:
+    shared = SharedBytes(3 * PIECE_BYTES)
+    data = memoryview(bytes(range(3)) * PIECE_BYTES)
+    one, other = WriteBacklog(), WriteBacklog()
+    assert one.append(memoryview(b"head"), None) == 0
+    assert one.append(data, shared) == shared.size
+    assert other.append(data, shared) == 0
+    assert (one.parts, one.bytes, one.shares, other.shares) == (2, 4, shared.size // 2, shared.size // 2)
+    taken = [one.take() for _ in range(4)]
+    assert [len(piece) for piece, _ in taken] == [4, PIECE_BYTES, PIECE_BYTES, PIECE_BYTES]
+    assert b"".join(piece for piece, _ in taken) == b"head" + data
+    assert [freed for _, freed in taken] == [0, 0, 0, 0]
+    assert (one.parts, one.bytes, other.shares) == (0, 0, shared.size)
+    other.take()
+    assert other.clear() == shared.size
+    assert (other.parts, other.shares) == (0, 0)
+
+
+async def large_message(broker: Service, count: int, **subscribe: str) -> list[Client]:
+    """Publish a large message to subscribers that do not read yet."""
+    subscribers = [await Client.connect(broker.port) for _ in range(count)]
+    for client in subscribers:
+        await client.subscribe("s", "a", **subscribe)
+        client.stall()
+    publisher = await Client.connect(broker.port)
+    publisher.publish("a", BODY, receipt="r")
+    assert (await publisher.frame()).command == "RECEIPT"
+    await until(lambda: broker.statistics().delivered == count)
+    await publisher.close()
+    return subscribers
+
+
+def test_a_large_message_for_many_that_do_not_read_is_held_once_and_closes_nobody(tmp_path: Path) -> None:
+    count = 12
+
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            subscribers = await large_message(broker, count)
+            held = broker.server_statistics().held_bytes_now
+            # The shared rendering of the first turn, and that of later ones, which work on a copy.
+            assert len(BODY) < held < 3 * len(BODY) + count * OWN_BYTES
+            assert broker.server_statistics().connections_relieved == 0
+            for client in subscribers:
+                client.read_on()
+            for client in subscribers:
+                assert (await client.frame()).body == BODY
+                await client.close()
+            await until(lambda: broker.server_statistics().held_bytes_now == 0)
+
+    run(talk)
+
+
+def test_what_a_client_that_stops_reading_left_is_let_go_with_its_connection(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            one, other = await large_message(broker, 2)
+            one.writer.transport.abort()
+            await until(lambda: broker.server_statistics().connections_now == 1)
+            assert broker.server_statistics().held_bytes_now > len(BODY)
+            other.writer.transport.abort()
+            await until(lambda: broker.server_statistics().connections_now == 0)
+            assert broker.server_statistics().held_bytes_now == 0
+
+    run(talk)
+
+
+def test_a_client_that_disconnects_behind_a_large_message_gets_all_of_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            (client,) = await large_message(broker, 1)
+            client.send("DISCONNECT", receipt="bye")
+            await until(lambda: broker.statistics().sessions_now == 0)
+            client.read_on()
+            assert (await client.frame()).body == BODY
+            assert (await client.frame()).headers["receipt-id"] == "bye"
+            assert await client.at_end()
+            await client.close()
+
+    run(talk)
+
+
+def test_a_client_that_ends_its_sending_side_gets_what_was_written(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            (client,) = await large_message(broker, 1)
+            client.writer.write_eof()
+            await asyncio.sleep(0)
+            client.read_on()
+            assert (await client.frame()).body == BODY
+            assert await client.at_end()
+            await client.close()
+            await until(lambda: broker.server_statistics().connections_now == 0)
+
+    run(talk)
