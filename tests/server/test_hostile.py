@@ -37,7 +37,7 @@ def test_a_client_that_subscribes_beyond_a_budget_is_told_the_limit_and_closed(
                 )
             error = await attacker.frame()
             assert error.command == "ERROR"
-            assert f"({limit})" in error.headers["message"]
+            assert f"(limits.{limit})" in error.headers["message"]
             assert await attacker.at_end()
             # What it had is free again, and nobody else noticed.
             await honest.subscribe("s", "t", selector=selector.format(number=7))

@@ -136,6 +136,21 @@ def test_a_refusal_in_a_transaction_counts_when_it_commits() -> None:
     assert (counts.refused, counts.acknowledged, counts.unacknowledged_now) == (1, 0, 0)
 
 
+def test_a_transaction_with_too_many_messages_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.sessions.stomp.transactions.MAX_TRANSACTION_MESSAGES", 2)
+    scene = Scene()
+    talker = scene.client()
+    for name in ("t", "u"):
+        talker.say("BEGIN", {"transaction": name})
+        for _ in range(2):
+            talker.send("a", transaction=name)
+    talker.say("COMMIT", {"transaction": "u"})
+    assert scene.core.statistics().accepted == 2
+    talker.send("a", transaction="t")
+    assert "the number of messages in a transaction is 3; the limit is 2" in talker.error()
+    assert scene.core.statistics().accepted == 2
+
+
 def test_acknowledgements_of_a_transaction_are_limited_and_free_their_memory_when_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
