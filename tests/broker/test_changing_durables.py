@@ -10,7 +10,7 @@ import os
 import msgspec
 import pytest
 
-from postroad.broker import AckMode, Outbox, accepted_states, former_versions
+from postroad.broker import AckMode, Outbox, accepted_states, former_versions, standing_interest
 from postroad.broker.channel_items import Informed, Put, decode_item
 from postroad.broker.durables import DurableTerms
 from postroad.broker.outgoing_queue import is_remote_interest
@@ -399,3 +399,67 @@ def test_state_is_said_when_it_is_safe() -> None:
         if 2 not in committing:
             assert network.known_state(1, 2) == before
     assert network.known_state(1, 2) > before
+
+
+def test_state_of_which_only_a_part_is_known_does_not_count_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing_interest, "PART_ROWS", 1)
+    network = DurableNetwork(count=2)
+    for name in ("one", "other"):
+        network.join_reader(name, 2, kind=0)
+    network.settle(3)
+    network.change("one", 1)
+    network.change("other", 2)
+    # One part in a tick: what the first of them wants is added, and what both wanted is not removed.
+    network.tick()
+    network.commit(2)
+    while network.is_busy:
+        network.pass_packet()
+    network.cut.add(frozenset((1, 2)))
+    network.send(1, 3)
+    (queue,) = network.brokers[1].peers.outgoing.for_durables()
+    assert queue.messages == 2
+    network.cut.clear()
+    assert acknowledged(network, "one") == [3]
+    assert acknowledged(network, "other") == [3]
+
+
+def test_state_that_a_crash_of_another_broker_loses_was_not_said_to_be_stored() -> None:
+    network = DurableNetwork(count=2)
+    network.join_reader("reader", 2, kind=1)
+    network.settle(3)
+    before = network.known_state(1, 2)
+    network.change("reader", 2)
+    # Broker 1 learns of it, and writes nothing.
+    for _ in range(5):
+        network.tick()
+        network.commit(2)
+        while network.is_busy:
+            network.pass_packet()
+    assert network.known_state(1, 2) > before
+    network.cut.add(frozenset((1, 2)))
+    network.crash(1)
+    network.start(1)
+    assert network.known_state(1, 2) == before
+    network.send(1, 3)
+    network.settle(12)
+    network.cut.clear()
+    assert acknowledged(network, "reader") == [1]
+
+
+def test_numbers_of_states_rise_though_the_subscription_that_made_the_last_one_is_gone() -> None:
+    network = DurableNetwork(count=2)
+    network.join_reader("stays", 2, kind=0)
+    network.join_reader("goes", 2, kind=1)
+    network.settle(3)
+    reader = network.readers.pop("goes")
+    network.part(reader)
+    core = network.brokers[2].core
+    network.carry_out(2, core.delete_durable(core.attached("reader"), ("c", "goes"), network.now))
+    network.settle(3)
+    known = network.known_state(1, 2)
+    network.crash(2)
+    network.start(2)
+    standing = network.brokers[2].peers.standing
+    assert standing is not None
+    assert standing.number >= known
+    assert standing.change() > known

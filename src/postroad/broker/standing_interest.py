@@ -101,7 +101,8 @@ class StandingInterest:
         self._served: set[int] = set()
         # The oldest state of what waits at each broker, as far as it has said so to this process.
         self._oldest: dict[int, int] = {}
-        self.waits_less = False
+        # Brokers may have left the list.
+        self.waits_less = True
         # The first and the last state of what may come from other brokers; None if that has to be found out.
         self._expected: set[tuple[int, int]] | None = None
         # Since when brokers that can be reached do not know what is wanted.
@@ -180,12 +181,14 @@ class StandingInterest:
         if self._parts.pop(peer, None):
             # What waited was never said.
             self._begun[peer], self._expected = self._sent.get(peer, self._began), None
+            self.waits_less = True
 
     def informed(self, peer: int, item: Informed) -> None:
         """Note that a broker has stored a state, and how old what waits there is."""
-        self._informed[peer] = max(item.number, self._informed.get(peer, -1))
         # A broker that says more than it can know is believed as far as it can.
-        oldest = min(item.oldest, item.number, self._begun.get(peer, 0))
+        known = min(item.number, self._sent.get(peer, -1))
+        self._informed[peer] = max(known, self._informed.get(peer, -1))
+        oldest = max(0, min(item.oldest, known))
         if oldest != self._oldest.get(peer, 0):
             self._oldest[peer], self._expected = oldest, None
             self.waits_less = True
