@@ -8,10 +8,11 @@ import select
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
 
+from postroad.config.tracking import RecorderName
 from tests.cli.programs import here
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def test_bash_completes_commands_options_and_choices(programs: Path) -> None:
     assert completed(programs, "postroad", "sub") == ["subscribe", "subscriptions"]
     assert "--reconnect" in completed(programs, "postroad", "subscribe", "quotes.>", "--re")
     assert completed(programs, "postroad", "network", "plan", "s") == ["star", "square"]
+    assert completed(programs, "postroad", "broker", "--log-level", "w") == ["warning"]
+    assert completed(programs, "postroad", "network", "up", "p.toml", "--recorder", "") == list(get_args(RecorderName))
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")

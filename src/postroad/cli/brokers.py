@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,31 @@ if TYPE_CHECKING:
     from postroad.config import BrokerConfig
     from postroad.server import Service
 
-__all__ = ["broker"]
+__all__ = ["LogLevel", "broker"]
+
+
+class LogLevel(StrEnum):
+    """What brokers log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """How a line of the log is written."""
+
+    JSON = "json"
+    TEXT = "text"
+
+
+class EventLoop(StrEnum):
+    """What the broker runs on."""
+
+    AUTO = "auto"
+    UVLOOP = "uvloop"
+    ASYNCIO = "asyncio"
 
 
 def broker(
@@ -24,9 +49,11 @@ def broker(
     websocket_port: Annotated[int | None, typer.Option(help="The port for STOMP over WebSocket.")] = None,
     admin_port: Annotated[int | None, typer.Option(help="The port for health, status and metrics.")] = None,
     data: Annotated[str | None, typer.Option(help="The directory for what must survive a restart.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="json or text.")] = None,
-    event_loop: Annotated[str | None, typer.Option(help="auto (uvloop if installed), uvloop or asyncio.")] = None,
+    log_level: Annotated[LogLevel | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(metavar="FORMAT", help="json or text.")] = None,
+    event_loop: Annotated[
+        EventLoop | None, typer.Option(metavar="LOOP", help="auto (uvloop if installed), uvloop or asyncio.")
+    ] = None,
     join_seconds: Annotated[
         float | None, typer.Option(help="How long to wait for the network before clients can connect.")
     ] = None,
@@ -48,7 +75,9 @@ def broker(
         "log_format": log_format,
         "event_loop": event_loop,
     }
-    before = {name: value for name, value in given.items() if value is not None}
+    before = {
+        name: str(value) if isinstance(value, StrEnum) else value for name, value in given.items() if value is not None
+    }
     chosen = settings(config, before, join_seconds)
 
     def ready(service: Service) -> None:

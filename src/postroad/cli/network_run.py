@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from postroad.cli.brokers import LogLevel
 from postroad.cli.output import AsJson, echo_json
 from postroad.errors import PostroadError
 
@@ -30,13 +31,14 @@ Data = Annotated[
 ]
 
 
-class LogLevel(StrEnum):
-    """What brokers log."""
+class RecorderChoice(StrEnum):
+    """What brokers keep of messages."""
 
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+    NONE = "none"
+    LOG = "log"
+    EXACT = "exact"
+    BLOOM = "bloom"
+    SEALED = "sealed"
 
 
 def up(
@@ -55,7 +57,9 @@ def up(
     log_level: Annotated[
         LogLevel, typer.Option(metavar="LEVEL", help="What brokers log: debug, info, warning or error, and worse.")
     ] = LogLevel.INFO,
-    recorder: Annotated[str, typer.Option(help="The recorder: none, log, exact, bloom or sealed.")] = "exact",
+    recorder: Annotated[
+        RecorderChoice, typer.Option(metavar="NAME", help="The recorder: none, log, exact, bloom or sealed.")
+    ] = RecorderChoice.EXACT,
     persist: Annotated[
         float | None, typer.Option(min=0.1, help="How often the record is written at least, in seconds; 60 by default.")
     ] = None,
@@ -93,7 +97,7 @@ def up(
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = read_plan(plan)
     # Before anything starts in the background, so that a mistake is reported here and not in a log.
-    tracking = _tracking(recorder, persist, journal, alias, ship)
+    tracking = _tracking(recorder.value, persist, journal, alias, ship)
     if admin_tls:
         _check_admin_tls(read, admin_token_file)
     if detach:
@@ -104,7 +108,7 @@ def up(
             directory_host=directory_host,
             wait=wait,
             log_level=log_level.value,
-            recorder=recorder,
+            recorder=recorder.value,
             persist=persist,
             journal=journal,
             no_restart=not restart,
@@ -181,7 +185,7 @@ def _tracking(
         return msgspec.convert(fields, TrackingConfig)
     except msgspec.ValidationError as error:
         wrong = {"alias_attribute": f"--alias {alias!r}", "ship": f"--ship {ship!r}"}
-        named = next((said for field, said in wrong.items() if field in str(error)), f"--recorder {recorder!r}")
+        named = next((said for field, said in wrong.items() if field in str(error)), f"--persist {persist}")
         raise PostroadError(f"{named}: {explained(error, TrackingConfig)}") from None
 
 

@@ -87,7 +87,8 @@ def plain_words(message: str) -> str:
 
 def _grouped(number: str) -> str:
     """A number of a limit as the documents write it."""
-    return f"{int(number):,}" if number.lstrip("-").isdigit() else number.removesuffix(".0")
+    whole = number.removesuffix(".0")
+    return f"{int(whole):,}" if whole.lstrip("-").isdigit() else number
 
 
 def _section(names: list[str]) -> str:
