@@ -189,6 +189,15 @@ def test_chapter_with_many_aliases_is_closed_early_and_converted_in_parts(monkey
     assert not chronicle.has_many_aliases
 
 
+def test_lines_with_long_texts_are_converted_in_smaller_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chronicle_module, "CONVERTED_CHARACTERS", 1_000)
+    chronicle = Chronicle(NOW)
+    for number, size in enumerate([10, 400, 700, 2_000, 10]):
+        chronicle.subscribed(number, "", "a", "x" * size, NOW)
+    parts = [one for one in chronicle.close(1, NOW).segments() if isinstance(one, SubscriptionChanges)]
+    assert [part.subscription.tolist() for part in parts] == [[0, 1, 2], [3], [4]]
+
+
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.booleans())), st.integers(0, 60), st.integers(0, 60))
 @settings(max_examples=200)
 def test_presence_tells_who_was_there_between_two_times(steps: list[tuple[int, int, bool]], one: int, two: int) -> None:

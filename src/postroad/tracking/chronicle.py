@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Chapter", "Chronicle", "ChronicledRecorder"]
 
-Line = TypeVar("Line")
+Line = TypeVar("Line", bound="tuple[object, ...]")
 
 FORGOTTEN = "more subscriptions ended than the broker remembers until it has written them"
 # Python's objects of one line, as a rough measure for the memory budget: a tuple, its numbers, the heads of its texts.
@@ -56,6 +56,8 @@ SEALED_ALIAS_BYTES = MAX_ALIAS_BYTES // 4
 # Lines that are made into columns at once: one call of numpy or Arrow for all would hold up the loop for longer than a
 # turn of it takes.
 CONVERTED_LINES = 8_192
+# The same for the characters of their texts.
+CONVERTED_CHARACTERS = 1 << 20
 # Rows of one chapter that were shed. A subscriber that goes away may leave tens of millions; made into rows of
 # the trail they take ten times their memory (some 60 MB for a full chapter), so that this is done chapter by chapter.
 SHED_CHAPTER_ROWS = 262_144
@@ -136,7 +138,15 @@ class Chapter:
 
 
 def _parts(lines: list[Line]) -> Iterator[list[Line]]:
-    return (lines[at : at + CONVERTED_LINES] for at in range(0, len(lines), CONVERTED_LINES))
+    """Cut lines into parts that are converted at once."""
+    start = characters = 0
+    for at, line in enumerate(lines):
+        characters += sum(len(each) for each in line if type(each) is str)
+        if at - start >= CONVERTED_LINES - 1 or characters >= CONVERTED_CHARACTERS:
+            yield lines[start : at + 1]
+            start, characters = at + 1, 0
+    if start < len(lines):
+        yield lines[start:]
 
 
 def _text_bytes(*texts: str) -> int:
