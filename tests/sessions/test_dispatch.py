@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
+import weakref
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from postroad.broker import Broker, Outbox, PublisherNumbers
 from postroad.messages import Batch
 from postroad.sessions import Dispatcher
+from postroad.sessions.shared_bytes import SHARED_BATCH_BYTES, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pytest
+
+    from postroad.broker import Delivery
+    from postroad.sessions import SharedBytes
 
 
 def connecting(number: int) -> Outbox:
@@ -98,3 +106,64 @@ def test_turns_follow_each_other_at_once_while_too_much_waits_and_memory_is_coun
     while later:
         later.pop()()
     assert core.statistics().delivered == 72
+
+
+class Rendering:
+    """What a renderer has prepared of a batch."""
+
+
+class CountedRenderer:
+    """Prepares nothing that anybody could write, and knows what of it is still kept."""
+
+    def __init__(self) -> None:
+        self._prepared: list[weakref.ref[Rendering]] = []
+
+    def prepare(self, batch: Batch, rows: np.ndarray) -> Rendering:
+        rendering = Rendering()
+        self._prepared.append(weakref.ref(rendering))
+        return rendering
+
+    @property
+    def count(self) -> int:
+        return len(self._prepared)
+
+    @property
+    def kept(self) -> int:
+        gc.collect()
+        return sum(each() is not None for each in self._prepared)
+
+
+class Reader:
+    """The session of a client that takes all it gets."""
+
+    def __init__(self, renderer: CountedRenderer) -> None:
+        self.renderer = renderer
+        self.got = 0
+
+    def pieces(self, delivery: Delivery, prepared: Rendering) -> list[Piece]:
+        return [Piece(np.zeros(len(delivery.rows), np.uint8))]
+
+    def write(self, data: np.ndarray, shared: SharedBytes | None) -> None:
+        self.got += len(data)
+
+
+def test_the_rendering_of_a_large_message_is_forgotten_when_all_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.broker.residents.MAX_TURN_BYTES", SHARED_BATCH_BYTES)
+    core = Broker(1, PublisherNumbers(lambda: 1), in_turns=True)
+    dispatcher = Dispatcher(core)
+    later: list[Callable[[], None]] = []
+    dispatcher.soon = later.append
+    renderer = CountedRenderer()
+    readers = [Reader(renderer) for _ in range(6)]
+    for number, reader in enumerate(readers):
+        session = core.attached(f"s{number}")
+        core.subscribe(session, "0", "t")
+        dispatcher.join(session.number, reader)  # type: ignore[arg-type]
+    dispatcher.publish(Batch.build([("t", {}, {}, bytes(SHARED_BATCH_BYTES))]), core.attached("p"))
+    assert later
+    assert (renderer.count, renderer.kept) == (1, 1)
+    while later:
+        later.pop()()
+    assert [reader.got for reader in readers] == [1] * 6
+    # One for the turn that had the bytes of the read, and one for the copy that later turns have.
+    assert (renderer.count, renderer.kept) == (2, 0)

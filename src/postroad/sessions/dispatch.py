@@ -137,6 +137,9 @@ class Dispatcher:
                 session.refuse(reason)
         if self.when_queued is not None and self.core.waiting.bytes:
             self.when_queued()
+        if self._large and not self.core.matching.unfinished:
+            # All who get these messages have had their turn.
+            self._large.clear()
         if self.soon is not None and self.core.matching.unfinished:
             if not self._turn_is_due:
                 self._turn_is_due = True
@@ -212,9 +215,11 @@ class Dispatcher:
                 action()
 
     def _write(self, deliveries: list[Delivery]) -> None:
-        if any(delivery.batch.buffer.nbytes >= SHARED_BATCH_BYTES for delivery in deliveries):
-            self._write_large(deliveries)
-            return
+        # A loop, because `any` would make a generator for each read.
+        for delivery in deliveries:
+            if delivery.batch.buffer.nbytes >= SHARED_BATCH_BYTES and is_shared(delivery.batch):
+                self._write_large(deliveries)
+                return
         if len(deliveries) == 1:
             delivery = deliveries[0]
             if session := self._sessions.get(delivery.subscription.session.number):
@@ -293,6 +298,9 @@ class _LargeRenderings:
     def __init__(self) -> None:
         # With their batches, so that no other object can get their ids.
         self._kept: dict[tuple[int, int], tuple[Batch, object]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._kept)
 
     def of(self, batch: Batch, renderer: Renderer) -> object:
         """Return what the renderer makes of all rows."""
