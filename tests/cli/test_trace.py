@@ -207,7 +207,7 @@ def test_detours_are_told_as_such_and_not_as_losses() -> None:
         return unstyled(journey_tree(told).children[1].children[0])
 
     assert all("not to" not in branches(reason) for reason in Detour)
-    assert "waits for a way" in branches(Detour.HELD)
+    assert "waits for other brokers" in branches(Detour.HELD)
     assert "not to other brokers: unreachable" in branches("unreachable")
 
 

@@ -32,7 +32,7 @@ _OPEN = ("recorded in part", "not recorded", "unanswered")
 
 # Reasons that end nothing, by their names in the record (`tracking.reasons`): colour, coloured text, and the rest.
 _DETOURS = {
-    "held": ("yellow", "waits for a way to {where}", " from {at} on"),
+    "held": ("yellow", "waits for {where}", " from {at} on"),
     "deferred": ("yellow", "waits for its turn at this broker", " from {at} on"),
     "kept for order": ("yellow", "kept back for earlier messages of its publisher", " from {at} on"),
     "comes again": ("yellow", "came back, to be delivered again", " at {at}: refused, or its consumer was gone"),
@@ -42,7 +42,7 @@ _DETOURS = {
     "out of time": ("dim", "entered at {at}, far from the time in its id", ""),
     "in order": ("dim", "kept back until {at}", ""),
     "resumed": ("dim", "had its turn at {at}", ""),
-    "sent on": ("dim", "found a way to {where} at {at}", ""),
+    "sent on": ("dim", "sent to {where} at {at}", ""),
     "returned": ("dim", "relayed to {where}, which was gone; sent another way at {at}", ""),
 }
 
