@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, get_args
 import pytest
 
 from postroad.config.tracking import RecorderName
+from postroad.topology import STRATEGY_NAMES
 from tests.cli.programs import here
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def test_bash_completes_commands_options_and_choices(programs: Path) -> None:
     assert completed(programs, "postroad", "sub") == ["subscribe", "subscriptions"]
     assert "--reconnect" in completed(programs, "postroad", "subscribe", "quotes.>", "--re")
     assert completed(programs, "postroad", "network", "plan", "s") == ["star", "square"]
+    assert completed(programs, "postroad", "network", "plan", "square", "--strategy", "") == list(STRATEGY_NAMES)
     assert completed(programs, "postroad", "broker", "--log-level", "w") == ["warning"]
     assert completed(programs, "postroad", "network", "up", "p.toml", "--recorder", "") == list(get_args(RecorderName))
 

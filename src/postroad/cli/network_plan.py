@@ -69,7 +69,11 @@ def plan(
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Routing; by default that of the shape, tree or cluster, else drp."),
+        typer.Option(
+            metavar="NAME",
+            autocompletion=_strategy_names,
+            help="Routing; by default that of the shape, tree or cluster, else drp.",
+        ),
     ] = None,
     delivery: Annotated[Promise, typer.Option(help="What a crash may lose.")] = Promise.RELAY,
     order: Annotated[Order, typer.Option(help="publisher: keep the order of each publisher.")] = Order.NONE,
@@ -117,6 +121,13 @@ def plan(
         echo_json(summary(made) | ({} if out is None else {"file": str(out)}))
     else:
         echo_table(f"network {made.name}{'' if out is None else f', written to {out}'}", summary(made), err=out is None)
+
+
+def _strategy_names(incomplete: str) -> list[str]:
+    """Return the strategies whose name begins so, for Tab."""
+    from postroad.topology import STRATEGY_NAMES
+
+    return [name for name in STRATEGY_NAMES if name.startswith(incomplete)]
 
 
 def _strategy(name: str | None, shape: NetworkShape) -> StrategyName:

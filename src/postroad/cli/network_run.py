@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,14 +30,13 @@ Data = Annotated[
 ]
 
 
-class RecorderChoice(StrEnum):
-    """What brokers keep of messages."""
+def _recorder_names(incomplete: str) -> list[str]:
+    """Return the recorders whose name begins so: for Tab, which alone has to load them."""
+    from typing import get_args
 
-    NONE = "none"
-    LOG = "log"
-    EXACT = "exact"
-    BLOOM = "bloom"
-    SEALED = "sealed"
+    from postroad.config import RecorderName
+
+    return [name for name in get_args(RecorderName) if name.startswith(incomplete)]
 
 
 def up(
@@ -58,8 +56,13 @@ def up(
         LogLevel, typer.Option(metavar="LEVEL", help="What brokers log: debug, info, warning or error, and worse.")
     ] = LogLevel.INFO,
     recorder: Annotated[
-        RecorderChoice, typer.Option(metavar="NAME", help="The recorder: none, log, exact, bloom or sealed.")
-    ] = RecorderChoice.EXACT,
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=_recorder_names,
+            help="The recorder: none, log, exact, bloom or sealed.",
+        ),
+    ] = "exact",
     persist: Annotated[
         float | None, typer.Option(min=0.1, help="How often the record is written at least, in seconds; 60 by default.")
     ] = None,
@@ -97,7 +100,7 @@ def up(
         raise PostroadError(f"{plan} is a directory; name the plan, and its data directory with --data")
     read = read_plan(plan)
     # Before anything starts in the background, so that a mistake is reported here and not in a log.
-    tracking = _tracking(recorder.value, persist, journal, alias, ship)
+    tracking = _tracking(recorder, persist, journal, alias, ship)
     if admin_tls:
         _check_admin_tls(read, admin_token_file)
     if detach:
@@ -108,7 +111,7 @@ def up(
             directory_host=directory_host,
             wait=wait,
             log_level=log_level.value,
-            recorder=recorder.value,
+            recorder=recorder,
             persist=persist,
             journal=journal,
             no_restart=not restart,
@@ -184,7 +187,11 @@ def _tracking(
     try:
         return msgspec.convert(fields, TrackingConfig)
     except msgspec.ValidationError as error:
-        wrong = {"alias_attribute": f"--alias {alias!r}", "ship": f"--ship {ship!r}"}
+        wrong = {
+            "recorder": f"--recorder {recorder!r}",
+            "alias_attribute": f"--alias {alias!r}",
+            "ship": f"--ship {ship!r}",
+        }
         named = next((said for field, said in wrong.items() if field in str(error)), f"--persist {persist}")
         raise PostroadError(f"{named}: {explained(error, TrackingConfig)}") from None
 
