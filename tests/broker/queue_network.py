@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SETTINGS = QueueSettings(max_deliveries=100, redelivery_ms=10, max_redelivery_ms=50, prefetch=5)
 STORE = StoreSettings(segment_bytes=8_192, cache_bytes=16_000)
 QUEUE = "work"
+# Of a disk with a capacity: room for two segments.
+DISK_RESERVE = 16_000
 
 
 class QueueClient:
@@ -73,6 +75,7 @@ class QueueNetwork:
         settings: QueueSettings = SETTINGS,
         store: StoreSettings = STORE,
         recorder: Callable[[int], Recorder] | None = None,
+        capacity: int | None = None,
     ) -> None:
         self.random = random.Random(seed)
         self.now = 1_000_000
@@ -81,7 +84,12 @@ class QueueNetwork:
         self.settings, self.store, self.recorder = settings, store, recorder
         self.numbers = NumberBlocks()
         self.bodies = itertools.count(1)
-        self.disks = {number: SimulatedDisk() for number in range(1, count + 1)}
+        # Bytes of each disk, without what a reserve keeps free; None for more than anybody fills.
+        self.capacity = capacity
+        self.disks = {
+            number: SimulatedDisk() if capacity is None else SimulatedDisk(capacity + DISK_RESERVE)
+            for number in range(1, count + 1)
+        }
         self.brokers: dict[int, QueueBroker] = {}
         self.wires: list[tuple[int, int, bytes]] = []
         self.cut: set[frozenset[int]] = set()
@@ -214,7 +222,12 @@ class QueueNetwork:
                 return
             broker.disk.boundary = lambda _: None
             broker.log.committed(commit)
+            self._note_room(broker)
         self.read(number)
+
+    def _note_room(self, broker: QueueBroker) -> None:
+        if self.capacity is not None:
+            broker.log.room.disk = max(0, self.capacity - sum(broker.disk.segments().values()))
 
     def read(self, number: int) -> None:
         """What a broker does after a commit, or without one: it reads what it needs, and goes on."""

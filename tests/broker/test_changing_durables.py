@@ -15,7 +15,7 @@ from postroad.broker.channel_items import Informed, Put, decode_item
 from postroad.broker.durables import DurableTerms
 from postroad.broker.outgoing_queue import is_remote_interest
 from postroad.broker.replays import ReplayStart
-from postroad.store import RetainedTopic, StoreSettings
+from postroad.store import UNLIMITED, RetainedTopic, StoreSettings
 from tests.broker.durable_network import KINDS, TOPIC, DurableMob, DurableNetwork
 from tests.broker.slow_network import LyingNetwork, SlowMob, put_of
 
@@ -189,13 +189,13 @@ def full_of_changes(changes: int, others: int = 0) -> DurableNetwork:
     network.settle(3)
     store = network.brokers[2].core.store
     assert store is not None
-    store.shortage = "no room for puts"
+    store.log.room.disk = 0
     for turn in range(changes):
         network.send(1, 1)
         network.settle(2)
         network.change("reader", (turn + 2) % KINDS)
         network.settle(2)
-    store.shortage = ""
+    store.log.room.disk = UNLIMITED
     return network
 
 
@@ -269,7 +269,7 @@ def test_stopped_subscription_gets_what_others_accepted_before_it_stopped_and_no
     core = network.brokers[2].core
     assert core.store is not None
     assert core.durables is not None
-    core.store.shortage = "no room for puts"
+    core.store.log.room.disk = 0
     network.send(1, 2)
     subscription = core.durables.find("c", "reader")
     assert subscription is not None
@@ -280,7 +280,7 @@ def test_stopped_subscription_gets_what_others_accepted_before_it_stopped_and_no
     network.join_reader("reader")
     network.settle(2)
     network.send(1, 2)
-    core.store.shortage = ""
+    core.store.log.room.disk = UNLIMITED
     assert acknowledged(network, "reader") == [1, 2, 5, 6]
     assert acknowledged(network, "other") == list(range(1, 7))
 

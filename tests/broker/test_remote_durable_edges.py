@@ -11,7 +11,7 @@ from postroad.broker.channel_items import Forget, StandingPart
 from postroad.broker.replays import ReplayStart
 from postroad.matching.encoding import encode_exact
 from postroad.messages import MessageId
-from postroad.store import RetainedTopic, StoreSettings, stored_bytes
+from postroad.store import UNLIMITED, RetainedTopic, StoreSettings, stored_bytes
 from postroad.tracking import Verdict
 from tests.broker.durable_network import KINDS, TOPIC, DurableNetwork
 from tests.broker.queue_records import Recorders, traced
@@ -203,7 +203,7 @@ def test_put_that_was_refused_does_not_overtake_one_that_waits_to_be_matched() -
     assert other.core.store is not None
     for count in (1, 2, 1, 1):
         # The first of the two is matched at once; there is no turn for more. The last one is refused.
-        other.core.store.shortage = "no room" if network.entered.get(4) else ""
+        other.log.room.disk = 0 if network.entered.get(4) else UNLIMITED
         network.send(1, count)
         network.commit(1)
         pass_all(network)
@@ -214,7 +214,7 @@ def test_put_that_was_refused_does_not_overtake_one_that_waits_to_be_matched() -
     network.tick(1_000)
     network.carry_out(1, entry.core.stored(network.now))
     # Meanwhile the subscription has too much, and the message before it is refused as well.
-    other.core.store.shortage = ""
+    other.log.room.disk = UNLIMITED
     network.send(2, 1, size=12_000)
     network.commit(2)
     for _ in range(2):

@@ -7,7 +7,7 @@ import pytest
 from postroad.broker import BrokerError, ReplayStart
 from postroad.broker.replays import MAX_READING, RunningReplay
 from postroad.messages import Batch
-from postroad.store import RetainedTopic
+from postroad.store import TIGHT_BYTES, RetainedTopic
 from tests.broker.replay_scene import ReplayScene, ids
 
 
@@ -136,3 +136,36 @@ def test_store_that_fails_refuses_what_a_turn_cannot_tell_apart_and_matches_no_l
     # One message is told within any budget: it is not for the retained topic.
     single = Batch.build([("b", {"n": 1}, (), b".")])
     assert not scene.core.receive(single, scene.writer, scene.now).unstorable
+
+
+@pytest.mark.parametrize("full", ["store", "disk"])
+def test_oldest_retained_messages_go_until_a_store_or_disk_that_is_nearly_full_has_room(
+    full: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 1_000)
+    settings = {"segment_bytes": 2_000, "max_bytes": 2**30 if full == "disk" else 16_000}
+    scene = ReplayScene(RetainedTopic(topic="a.>"), **settings)
+    retentions = scene.core.retentions
+    scene.publish(16, "a.x")
+    scene.turn_until_safe()
+    retentions.trim(scene.now)
+    assert (len(scene.retained()), retentions.cut) == (16, 0)
+    if full == "store":
+        while scene.log.size <= 14_000:
+            scene.publish(16, "a.x")
+            scene.turn_until_safe()
+    else:
+        scene.log.room.disk = TIGHT_BYTES - 1
+    before = sorted(scene.retained(), key=lambda each: each.tail)
+    retentions.trim(scene.now)
+    kept = sorted(scene.retained(), key=lambda each: each.tail)
+    assert retentions.cut == len(before) - len(kept) == 1 + len(before) // 8
+    assert kept == before[retentions.cut :]
+    for _ in range(8):
+        while scene.turn():
+            pass
+        scene.log.room.disk = TIGHT_BYTES
+        retentions.trim(scene.now)
+    # It stops when there is room.
+    assert scene.retained()
+    assert scene.log.size <= 14_000

@@ -46,7 +46,7 @@ def batch_of(size: int) -> Batch:
 def test_publisher_that_the_disk_pushed_back_goes_on_when_the_disk_has_caught_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("postroad.store.log.MAX_WAITING_BYTES", 4_000)
+    monkeypatch.setattr("postroad.store.room.MAX_WAITING_BYTES", 4_000)
     monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 1_000)
     scene = Scene()
     scene.core.subscribe(scene.reader, "s", "a", "", AckMode.AUTO, OverflowPolicy.SPOOL)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from postroad.routing import Strategy
+    from postroad.store import StoreSettings
 
 
 class End(asyncio.Protocol):
@@ -100,11 +101,12 @@ class Wire:
 class PlannedNetwork:
     """The brokers of a plan, those that run, and the wires between them."""
 
-    def __init__(self, plan: Plan, path: Path) -> None:
+    def __init__(self, plan: Plan, path: Path, store: StoreSettings | None = None) -> None:
         ports = iter(free_ports(2 * len(plan.brokers)))
         placed = tuple(msgspec.structs.replace(one, port=next(ports), link_port=next(ports)) for one in plan.brokers)
         self.plan = msgspec.structs.replace(plan, brokers=placed)
         self.path = path
+        self.store = store
         self.services: dict[int, Service] = {}
         self.wires: dict[tuple[int, int], Wire] = {}
 
@@ -126,7 +128,8 @@ class PlannedNetwork:
             for one in config.network.neighbours
         ]
         network = msgspec.structs.replace(config.network, neighbours=neighbours)
-        service = Service(msgspec.structs.replace(config, network=network))
+        store = config.store if self.store is None else self.store
+        service = Service(msgspec.structs.replace(config, network=network, store=store))
         await service.start()
         self.services[number] = service
         return service
@@ -173,9 +176,11 @@ class PlannedNetwork:
 
 
 @contextlib.asynccontextmanager
-async def planned(plan: Plan, path: Path, running: Iterable[int] | None = None) -> AsyncIterator[PlannedNetwork]:
+async def planned(
+    plan: Plan, path: Path, running: Iterable[int] | None = None, store: StoreSettings | None = None
+) -> AsyncIterator[PlannedNetwork]:
     """Start the brokers of a plan, all or some."""
-    network = PlannedNetwork(plan, path)
+    network = PlannedNetwork(plan, path, store)
     await network.lay_wires()
     try:
         for number in plan.graph().brokers if running is None else running:

@@ -134,7 +134,7 @@ def test_publisher_that_is_faster_than_the_disk_goes_on_when_the_disk_has_caught
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # More than a tenth of what is sent may not wait for the disk.
-    monkeypatch.setattr("postroad.store.log.MAX_WAITING_BYTES", 1_500_000)
+    monkeypatch.setattr("postroad.store.room.MAX_WAITING_BYTES", 1_500_000)
     monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 1_000_000)
 
     async def talk() -> None:

@@ -247,7 +247,7 @@ def test_store_over_its_limit_refuses_and_names_the_limit() -> None:
     log = Log(StoreSettings(segment_bytes=4096, max_bytes=65_536))
     cursor = log.open_cursor(1)
     batch = batch_of(1, 0, 10, size=100)
-    while log.room > 2 * len(batch.buffer):
+    while log.room.left > 2 * len(batch.buffer):
         log.append(batch, [(cursor, every(batch))], 0)
     large = batch_of(1, 0, 100, size=100)
     with pytest.raises(StoreFullError, match=r"store\.max_bytes"):

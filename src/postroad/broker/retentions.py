@@ -5,7 +5,8 @@ subscription to its pattern would have got, and the rows are in the log once for
 
 Rule 1: a message that only retention wants matched no subscription. The record says that it is retained (`Detour`), so
     that readers know that somebody may get it later.
-Rule 2: retention gives way. When the store is nearly full, the oldest retained rows go before any publisher is refused.
+Rule 2: retention gives way. When the store or its disk is nearly full, the oldest retained rows go before any publisher
+    is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from postroad.broker.sessions import AckMode, OverflowPolicy, Session, Subscript
 from postroad.errors import PostroadError
 from postroad.matching.cover import pattern_covers
 from postroad.selectors import TopicPattern
-from postroad.store import Runs
+from postroad.store import TIGHT_BYTES, Runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -140,6 +141,7 @@ class Retentions:
     def trim(self, now: int) -> None:
         """Delete rows that are older than they have to be, or more than there may be."""
         log = self._stored.log
+        nearly_full = log.size > log.settings.max_bytes * (_SHARE - 1) // _SHARE
         for each in self.topics:
             cursor, rule = each.cursor, each.rule
             if rule.age_ms and cursor.waiting.count:
@@ -154,7 +156,7 @@ class Retentions:
                 starts, ends = cursor.waiting.runs
                 oldest = slice(0, min(len(starts), excess + MAX_RETAINED_RUNS // _SHARE))
                 self._cut(cursor, Runs(starts[oldest].copy(), ends[oldest].copy()))
-            if log.size > log.settings.max_bytes * (_SHARE - 1) // _SHARE and cursor.waiting.count:
+            if (nearly_full or log.room.lack_on_disk(TIGHT_BYTES)) and cursor.waiting.count:
                 self._cut(cursor, cursor.waiting.front(1 + cursor.waiting.count // _SHARE, 2**62))
 
     def _cut(self, cursor: Cursor, runs: Runs) -> None:

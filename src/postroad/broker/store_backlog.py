@@ -85,7 +85,7 @@ class StoreBacklog:
             gone = [each for each in first.matches if has_ended(each[0])]
             matches = [each for each in first.matches if not has_ended(each[0])]
             stored = [(each.cursor, rows) for each, rows in matches if each.cursor is not None]
-            if stored and log.lack(stored_bytes(first.batch)):
+            if stored and log.room.lack(stored_bytes(first.batch)):
                 return
             position = log.append(first.batch, stored, now) if stored else 0
             self._waiting.popleft()

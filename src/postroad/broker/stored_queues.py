@@ -15,7 +15,7 @@ import numpy as np
 from postroad.broker.marks import told_again
 from postroad.broker.store_backlog import StoreBacklog
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
-from postroad.store import Runs, StoreFullError, intersect, stored_bytes
+from postroad.store import TIGHT_BYTES, Runs, StoreFullError, intersect, stored_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,8 @@ __all__ = ["STORE_FULL", "Discard", "StoredQueues", "TakenRows"]
 # A reason in the record: the store, or a subscription's share of it, was full.
 STORE_FULL = "store full"
 
-# Space that the store keeps free for acknowledgements and for publishers that are about to be paused.
-RESERVE_BYTES = 32 * 1024 * 1024
+# Space that the store and its disk keep free for acknowledgements and for publishers that are about to be paused.
+RESERVE_BYTES = TIGHT_BYTES
 # Of that, what puts of other brokers leave. They may use more of it than publishers here, or brokers whose stores are
 # full of messages for each other would wait for each other for ever: taking a put is what makes room at the other end.
 PUT_RESERVE_BYTES = RESERVE_BYTES // 4
@@ -130,7 +130,6 @@ class StoredQueues:
         lack: why rows of the last batch that a crash must not lose were not stored; empty if they were.
         backlog: what arrived over links and waits until the store has room.
         storing: rows of the current batch that are to be stored.
-        shortage: why the driver wants no more stored for now, though the disk works; empty for no reason.
         on_follow: called when rows were delivered to a subscription whose history is being read.
     """
 
@@ -148,7 +147,7 @@ class StoredQueues:
         self.shed = self.record = 0
         self.recent = NO_IDS
         self.repeated = 0
-        self.lack = self.shortage = ""
+        self.lack = ""
         self.on_follow: Callable[[Subscription], None] | None = None
 
     def remember(self, ids: NDArray[np.uint64]) -> None:
@@ -262,7 +261,7 @@ class StoredQueues:
 
     def is_full(self, subscription: Subscription) -> bool:
         """Return whether a subscription has as much in the store as it may, or the store is full."""
-        return subscription.cursor is not None and (self.is_over(subscription) or self.log.room < RESERVE_BYTES)
+        return subscription.cursor is not None and (self.is_over(subscription) or self.log.room.left < RESERVE_BYTES)
 
     def is_over(self, subscription: Subscription) -> bool:
         """Return whether a subscription has as much in the store as it may."""
@@ -270,17 +269,22 @@ class StoredQueues:
         return cursor is not None and cursor.bytes > self.log.settings.subscription_bytes
 
     @property
+    def shortage(self) -> str:
+        """Return why publishers are paused or refused though the disk works; empty if it has enough room."""
+        return self.log.room.lack_on_disk(RESERVE_BYTES)
+
+    @property
     def refusal(self) -> str:
         """Return why nothing more should be stored; empty while all is well."""
-        return self.log.trouble or self.shortage or self.log.lack(RESERVE_BYTES // 2)
+        return self.log.trouble or self.log.room.lack(RESERVE_BYTES // 2)
 
     def put_refusal(self, batch: Batch, rows: NDArray[np.int64] | None = None) -> str:
         """Return why rows that another broker puts here, all by default, cannot be stored now; empty if they can."""
-        return self.log.trouble or self.shortage or self.log.lack(PUT_RESERVE_BYTES + stored_bytes(batch, rows))
+        return self.log.trouble or self.log.room.lack(PUT_RESERVE_BYTES + stored_bytes(batch, rows))
 
     def refusal_of(self, batch: Batch, rows: NDArray[np.int64] | None = None) -> str:
         """Return why rows of a batch, all by default, cannot be stored now; empty if they can."""
-        return self.refusal or self.log.lack(stored_bytes(batch, rows))
+        return self.log.trouble or self.log.room.lack(max(RESERVE_BYTES // 2, stored_bytes(batch, rows)))
 
     # --- delivery ----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,8 @@
 
 What is stored is delivered only after a record says that it may have been, and room is made only by records of what
 was settled. A disk that is full to the last byte takes neither: nobody could empty it any more. So a file of some size
-lies beside the segments. When the disk is full it goes, and publishers are refused until there is room for it again.
+lies beside the segments. When the disk is full it goes, and it is made again when there is room for two of it: one
+alone would leave a disk that is full again at once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import errno
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from postroad.store import UNLIMITED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,11 +42,15 @@ class DiskReserve:
         self._path = folder / "reserve"
         self.size = size
         self.is_made = False
+        self._was_released = False
 
     def free_bytes(self) -> int:
-        """Return how many bytes the disk has left."""
-        found = os.statvfs(self._path.parent)
-        return found.f_bavail * found.f_frsize
+        """Return how many bytes the disk has left; `UNLIMITED` if it does not say."""
+        try:
+            found = os.statvfs(self._path.parent)
+        except OSError:
+            return UNLIMITED
+        return found.f_bavail * found.f_frsize if found.f_blocks else UNLIMITED
 
     def make(self) -> None:
         """Keep room free again, if there is enough for it."""
@@ -52,7 +59,8 @@ class DiskReserve:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Asked first: an attempt that fails would take what is left from others for a moment.
-            if self._present() < self.size and self.free_bytes() < self.size:
+            wanted = 2 * self.size if self._was_released else self.size
+            if self._present() < self.size and self.free_bytes() < wanted:
                 return
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE)
             try:
@@ -64,7 +72,7 @@ class DiskReserve:
                 self.release()
                 return
         # Without it, a store on a file system that cannot do this is as it would be without a reserve.
-        self.is_made = True
+        self.is_made, self._was_released = True, False
 
     def _present(self) -> int:
         try:
@@ -74,7 +82,7 @@ class DiskReserve:
 
     def release(self) -> None:
         """Free the room for the next write."""
-        self.is_made = False
+        self.is_made, self._was_released = False, True
         with suppress(OSError):
             self._path.unlink()
 

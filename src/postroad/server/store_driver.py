@@ -69,7 +69,7 @@ class StoreDriver:
         self._carry_out = carry_out
         self._clock = clock
         self._ages = ages
-        self._keeping: asyncio.Future[None] | None = None
+        self._keeping: asyncio.Future[int] | None = None
         self.log: Log | None = None
         # Reads do not wait for a disk that is being forced.
         self._writing, self._reading = DiskThread("postroad-store"), DiskThread("postroad-store-reads")
@@ -83,6 +83,7 @@ class StoreDriver:
         self._failing_since: float | None = None
         self._looking: asyncio.Task[None] | None = None
         self._told = 0
+        self._is_full = False
 
     # --- start and stop ----------------------------------------------------------------------------------------------
 
@@ -97,7 +98,7 @@ class StoreDriver:
         self.log = Log(self._settings, found)
         for problem in self._core.open_store(self.log, found.recent, self._clock()):
             log.error("durable subscription not taken up", extra={"reason": problem})
-        self._note_room()
+        self._note_room(self.reserve.free_bytes())
         self._tell_recovery(found)
         loop = asyncio.get_running_loop()
         self._loop = loop
@@ -184,7 +185,7 @@ class StoreDriver:
                 # What is not written yet cannot be delivered.
                 await self._commit_once(store)
 
-    _writing_now: asyncio.Future[None] | None = None
+    _writing_now: asyncio.Future[int] | None = None
 
     # --- what others ask ---------------------------------------------------------------------------------------------
 
@@ -239,27 +240,25 @@ class StoreDriver:
             self._proceed()
         self._set_redelivery()
 
-    def _write(self, commit: DiskCommit) -> None:
+    def _write(self, commit: DiskCommit) -> int:
         carry_out(commit, self.disk)
         self.reserve.make()
+        return self.reserve.free_bytes()
 
-    def _note_room(self) -> None:
-        """Refuse publishers while the disk has no room beyond what acknowledgements need."""
+    def _note_room(self, left: int) -> None:
+        """Note what the disk has left, on which depends who may still store something."""
         store = self._core.store
-        if store is None or self.reserve.is_made == (not store.shortage):
+        if store is None:
             return
-        store.shortage = (
-            ""
-            if self.reserve.is_made
-            else f"the disk is full: make room for {self.reserve.size:,} bytes or more, or let consumers take what is "
-            "stored, for which some room was kept free"
-        )
-        if store.shortage:
+        store.log.room.disk = left
+        if store.shortage and not self._is_full:
+            self._is_full = True
             log.error("disk full", extra={"reason": store.shortage})
-        else:
+        elif self._is_full and self.reserve.is_made and not store.log.room.is_tight:
+            self._is_full = False
             log.warning("disk has room again")
 
-    def _have_written(self, commit: DiskCommit, done: asyncio.Future[None]) -> None:
+    def _have_written(self, commit: DiskCommit, done: asyncio.Future[int]) -> None:
         store = self.log
         assert store is not None
         self._writing_now = None
@@ -269,9 +268,9 @@ class StoreDriver:
                 log.warning("store written again")
                 self._failing_since = None
             store.committed(commit)
+            self._note_room(done.result())
         else:
             self._have_failed(store, commit, error)
-        self._note_room()
         self._answer()
         self._proceed()
         if store.has_work or error is None:
@@ -282,6 +281,8 @@ class StoreDriver:
             self._failing_since = self._loop.time()
             log.error("store not written", extra={"reason": str(error)})
         store.failed(commit, str(error))
+        if is_full(error):
+            self._note_room(0)
         if self.reserve.is_made and is_full(error):
             # The next commit, which waits for this on the same thread, finds room.
             self.reserve.is_made = False
@@ -379,10 +380,10 @@ class StoreDriver:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._keeping is None or self._keeping.done():
-                self._keeping = self._reading.do(self._ages.keep)
+                self._keeping = self._reading.do(self._keep)
+                self._keeping.add_done_callback(self._have_kept)
             if not self.reserve.is_made and self._writing_now is None and self._retry is None:
                 await self._writing.do(self.reserve.make)
-                self._note_room()
             now = self._ages()
             if self._core.durables is not None:
                 self._core.durables.expire(now)
@@ -391,6 +392,20 @@ class StoreDriver:
                 self._core.retentions.trim(now)
             if self._core.store is not None and self._loop.time() > forget_at:
                 self._core.store.forget()
+
+    def _keep(self) -> int:
+        self._ages.keep()
+        return self.reserve.free_bytes()
+
+    def _have_kept(self, done: asyncio.Future[int]) -> None:
+        """Others may have taken room on the disk, or made some."""
+        if self.log is None or done.cancelled() or done.exception() is not None:
+            return
+        was_tight = self.log.room.is_tight
+        self._note_room(done.result())
+        if was_tight:
+            # What other brokers have put may wait for room.
+            self._proceed()
 
 
 def _tell(action: Callable[[str], None], reason: str) -> None:

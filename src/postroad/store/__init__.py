@@ -10,6 +10,7 @@ from postroad.store.log import Log
 from postroad.store.payloads import rows_of_payload, rows_payload, stored_bytes
 from postroad.store.recovery import Recovered, RecoveredCursor, recover
 from postroad.store.retained_rows import HistoryRows, next_rows
+from postroad.store.room import TIGHT_BYTES, UNLIMITED
 from postroad.store.row_sets import NO_RUNS, ROW_BITS, RowSet, Runs, first_places, intersect, runs_of, subtract
 from postroad.store.settings import RetainedTopic, StoreSettings
 from postroad.store.simulated_disk import PowerFailure, SimulatedDisk
@@ -20,6 +21,8 @@ __all__ = [
     "NO_CEILING",
     "NO_RUNS",
     "ROW_BITS",
+    "TIGHT_BYTES",
+    "UNLIMITED",
     "Cursor",
     "DamageError",
     "Disk",

@@ -39,6 +39,7 @@ from postroad.store.payloads import (
 )
 from postroad.store.record_reads import RecordReads
 from postroad.store.records import HEADER_BYTES, Kind, segment_name
+from postroad.store.room import StoreRoom, StoreUse
 from postroad.store.row_sets import ROW_BITS, RowSet, Runs, intersect, runs_of
 from postroad.store.sparse_segments import SparseSegments
 from postroad.store.statistics import StoreStatistics
@@ -56,8 +57,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Log"]
 
-# Bytes that may wait in memory for a disk that is slow or fails; beyond it the store refuses rows.
-MAX_WAITING_BYTES = 128 * 1024 * 1024
 # Damage is described this often; after that it is only counted.
 MAX_TOLD = 100
 
@@ -71,6 +70,7 @@ class Log:
 
     Attributes:
         cursors: by number.
+        room: how much more is accepted.
         touches: counts changes that a crash must not lose.
         on_work: called whenever there is something to write or to read.
         told: descriptions of damage that was found.
@@ -83,7 +83,8 @@ class Log:
         self.told: list[str] = []
         self._catalog = Catalog()
         self._cache = RecordCache(settings.cache_bytes)
-        self._writer = LogWriter(settings, self._catalog, self._cache, self._checkpoint, self._empty_sparse)
+        self.room = StoreRoom(settings, self._use)
+        self._writer = LogWriter(settings, self.room, self._catalog, self._cache, self._checkpoint, self._empty_sparse)
         self._reads = RecordReads(self._catalog, self._cache, settings.cache_bytes, self.wake)
         self._sparse = SparseSegments(self._catalog, self._cache, self._reads, self.cursors, self._append_moved)
         self._open = OpenRecord()
@@ -166,13 +167,8 @@ class Log:
         """Bytes of all segments, with what waits to be written."""
         return self._writer.size + self._open.bytes
 
-    @property
-    def room(self) -> int:
-        """How many more bytes the store accepts."""
-        return max(
-            0,
-            min(self.settings.max_bytes - self.size, MAX_WAITING_BYTES - self._writer.waiting_bytes - self._open.bytes),
-        )
+    def _use(self) -> StoreUse:
+        return StoreUse(self.size, self._writer.waiting_bytes + self._open.bytes, self.trouble)
 
     def append(self, batch: Batch, matches: Sequence[tuple[Cursor, NDArray[np.int64]]], now: int) -> int:
         """Store rows for the cursors they matched; returns the number that `safe` reaches when they are safe.
@@ -186,7 +182,8 @@ class Log:
             StoreFullError: the store has no room for them.
         """
         rows = MatchedRows(batch, matches)
-        if lack := self.lack(rows.encoded.size):
+        # What the disk has no room for at the moment can wait in memory: a caller that has a choice asks before.
+        if lack := self.room.lack_in_log(rows.encoded.size):
             raise StoreFullError(lack)
         if not self._open.has_room(rows.encoded):
             self._seal()
@@ -204,18 +201,6 @@ class Log:
         """Tell the driver that there is something to do."""
         if self.on_work is not None:
             self.on_work()
-
-    def lack(self, size: int) -> str:
-        """Return why the store has no room for this many more bytes; empty if it has."""
-        if self.size + size > self.settings.max_bytes:
-            return (
-                f"the store is full (it has {self.size:,} bytes; store.max_bytes is {self.settings.max_bytes:,}): let "
-                "subscribers catch up, delete subscriptions that nobody needs, or raise the limit"
-            )
-        waiting = self._writer.waiting_bytes + self._open.bytes
-        if waiting + size > MAX_WAITING_BYTES:
-            return f"{waiting:,} bytes wait to be stored: {self.trouble or 'the disk is slower than them'}"
-        return ""
 
     def _seal(self) -> None:
         """Close the open record."""

@@ -22,14 +22,13 @@ if TYPE_CHECKING:
     from postroad.store.cache import RecordCache
     from postroad.store.catalog import Catalog, CatalogEntry
     from postroad.store.disk import Step
+    from postroad.store.room import StoreRoom
     from postroad.store.settings import StoreSettings
 
 __all__ = ["LogWriter"]
 
 # Unsynced records stay in memory, to be written again if the sync fails; with more than this, the sync comes early.
 MAX_UNSYNCED_BYTES = 32 * 1024 * 1024
-# A segment is at least this many times as large as its checkpoint, or large checkpoints would dominate what is written.
-_CHECKPOINT_SHARE = 8
 
 
 class _PendingRecord:
@@ -60,7 +59,8 @@ class LogWriter:
     """The writing side of a log.
 
     Args:
-        settings: when to force the disk, and how large segments are.
+        settings: when to force the disk.
+        room: says how large segments are.
         catalog: learns where records are.
         cache: pins records until they are on disk.
         checkpoint: makes the payload of a checkpoint of all records up to a number.
@@ -77,12 +77,14 @@ class LogWriter:
     def __init__(
         self,
         settings: StoreSettings,
+        room: StoreRoom,
         catalog: Catalog,
         cache: RecordCache,
         checkpoint: Callable[[int], bytes],
         begun: Callable[[], None],
     ) -> None:
         self._settings = settings
+        self._room = room
         self._catalog = catalog
         self._cache = cache
         self._checkpoint = checkpoint
@@ -93,6 +95,8 @@ class LogWriter:
         self.segments: dict[int, int] = {}
         self.segment: int | None = None
         self._next_segment = 1
+        # The size of the checkpoint at the beginning of the segment, and the size at which the segment is closed.
+        self._checkpoint_bytes = 0
         self._capacity = settings.segment_bytes
         # The last segment of an earlier process, which may not be on disk: force it before anything is written.
         self._inherited: int | None = None
@@ -196,6 +200,8 @@ class LogWriter:
         is_due = self._is_sync_due(now) or self._unsynced_bytes > MAX_UNSYNCED_BYTES
         if not self.has_queued and not is_due and not self.dead():
             return None
+        # A log that has become tight closes a long segment, one that has room again continues a short one.
+        self._capacity = self._room.segment_bytes(self._checkpoint_bytes)
         taken, self._queue = self._queue, []
         self._taken, self._taken_bytes, self._queued_bytes = taken, self._queued_bytes, 0
         has_durable = any(each.durable for each in taken)
@@ -249,7 +255,8 @@ class LogWriter:
         self._put(segment_header(segment))
         for _ in range(2 if self._copies_checkpoint else 1):
             self._put(frame(segment, Kind.CHECKPOINT, self._last, self._synced, [payload]), payload)
-        self._capacity = max(self._settings.segment_bytes, _CHECKPOINT_SHARE * len(payload))
+        self._checkpoint_bytes = len(payload)
+        self._capacity = self._room.segment_bytes(len(payload))
         self._begun()
 
     def _put(self, *pieces: bytes) -> None:

@@ -58,9 +58,10 @@ class StoredScene(Scene):
     def fill(self, room: int) -> None:
         """Store a message that nobody takes, so that so much room is left, give or take a few bytes."""
         filler = self.log.open_cursor(FILLER)
-        batch = Batch.build([("filler", {}, (), bytes(self.log.room - room - 100))])
+        batch = Batch.build([("filler", {}, (), bytes(self.log.room.left - room - 100))])
         self.log.append(batch, [(filler, np.arange(1))], self.clock.now)
 
     def make_room(self, more: int) -> None:
         """Raise the limit of the store."""
-        self.log.settings = replace(self.log.settings, max_bytes=self.log.settings.max_bytes + more)
+        settings = replace(self.log.settings, max_bytes=self.log.settings.max_bytes + more)
+        self.log.settings = self.log.room.settings = settings

@@ -116,7 +116,7 @@ def test_a_read_that_no_stored_subscription_wants_is_taken_by_a_full_store() -> 
 
 
 def test_a_slow_disk_refuses_a_read_that_is_more_than_may_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("postroad.store.log.MAX_WAITING_BYTES", ROOM)
+    monkeypatch.setattr("postroad.store.room.MAX_WAITING_BYTES", ROOM)
     scene = StoredScene(SETTINGS)
     talker = scene.client()
     frames = [encode_frame("SEND", {"destination": "/queue/work", "receipt": str(n)}, BODY) for n in range(COUNT)]
