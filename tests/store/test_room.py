@@ -60,3 +60,12 @@ def test_log_with_little_room_writes_short_segments() -> None:
         assert tight.segment_bytes(3 * MIB) == 6 * MIB
     assert room().segment_bytes(0) == 64 * MIB
     assert room().segment_bytes(10 * MIB) == 80 * MIB
+
+
+def test_disk_near_the_mark_is_not_reported_as_having_room_again() -> None:
+    assert [room(disk=disk).is_disk_ample for disk in (TIGHT_BYTES, 2 * TIGHT_BYTES - 1, 2 * TIGHT_BYTES)] == [
+        False,
+        False,
+        True,
+    ]
+    assert room().is_disk_ample

@@ -254,7 +254,7 @@ class StoreDriver:
         if store.shortage and not self._is_full:
             self._is_full = True
             log.error("disk full", extra={"reason": store.shortage})
-        elif self._is_full and self.reserve.is_made and not store.log.room.is_tight:
+        elif self._is_full and self.reserve.is_made and store.log.room.is_disk_ample:
             self._is_full = False
             log.warning("disk has room again")
 

@@ -26,6 +26,9 @@ TIGHT_SEGMENT_BYTES = 1024 * 1024
 _CHECKPOINT_SHARE = 8
 # The same in a tight log, where room matters more than the work of writing.
 _TIGHT_CHECKPOINT_SHARE = 2
+# A disk that was full has room again with this many times what makes a log tight. With less it would soon be full
+# again, and be reported time and again while publishers and consumers keep it there.
+_AMPLE_SHARE = 2
 # More than any disk has.
 UNLIMITED = 2**62
 
@@ -73,6 +76,11 @@ class StoreRoom:
         """Return whether little more fits into the log or onto its disk."""
         use = self._use()
         return min(self.settings.max_bytes - use.bytes, self.disk - use.waiting) < TIGHT_BYTES
+
+    @property
+    def is_disk_ample(self) -> bool:
+        """Return whether the disk has clearly more left than what makes the log tight."""
+        return not self.lack_on_disk(_AMPLE_SHARE * TIGHT_BYTES)
 
     def segment_bytes(self, checkpoint: int) -> int:
         """Return the size at which a segment is closed that begins with a checkpoint of some bytes."""
