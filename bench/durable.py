@@ -54,6 +54,8 @@ RUN_SECONDS = 240
 FILL_SECONDS = 40.0
 # Pairs of turns for what the store costs whoever does not use it.
 OFF_TURNS = 6
+# Each takes so long: with half of it, the ratio differed by 7 % from one run to the next.
+OFF_SECONDS = 3.0
 # Messages and bytes of a burst to plain subscribers that stall, as in the report of what was lost.
 BURSTS = ((1, 1_000, 1.0), (1, 10_000, 0.25), (10, 100, 1.0))
 # For so long at most; a publisher that is pushed back sends less.
@@ -309,7 +311,7 @@ def main() -> None:
             backlog(contender, messages, scores)
     bursts(50_000 if chosen.quick else 200_000, chosen.peers, scores)
     scores.ten_bytes = stored_bytes(20_000)
-    scores.off_cost = off_cost(chosen.before, 0.8 if chosen.quick else 1.5)
+    scores.off_cost = off_cost(chosen.before, 0.8 if chosen.quick else OFF_SECONDS)
     tell("")
     print("\n".join(["", *scores.table(), "", *scores.verdicts(), ""]))
     print(json.dumps({"bench": "durable", "quick": chosen.quick, "rounds": rounds, **scores.summary()}))
