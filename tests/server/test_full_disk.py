@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from postroad.server.disk_reserve import DiskReserve
+from postroad.server.queue_watch import QueueWatch
 from postroad.topology import Plan, line
 from tests.server.planned import planned
 from tests.server.queue_scene import answer, consumer, messages
@@ -47,12 +48,17 @@ async def is_stored(port: int, destination: str) -> bool:
     return frame.command == "RECEIPT"
 
 
-def test_full_disk_refuses_publishers_and_new_consumers_empty_it_until_it_takes_more(tmp_path: Path) -> None:
+def test_full_disk_refuses_publishers_and_new_consumers_empty_it_until_it_takes_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def talk() -> None:
         async with service(tmp_path, store=SMALL) as broker:
             SmallDisk(broker, 8 * SEGMENT)
             sent = await fill(broker.port, "/queue/work")
             assert "the disk is full" in broker.storage.trouble
+            QueueWatch(broker.dispatcher.core, broker).look()
+            (slow,) = (vars(record) for record in caplog.records if record.message == "slow subscriber")
+            assert (slow["session"], slow["subscription"], slow["stored"]) == (0, "/queue/work", sent)
             # Nobody has consumed before: what is stored is readable, and acknowledgements count.
             reader = await consumer(broker.port)
             for frame in await messages(reader, sent):

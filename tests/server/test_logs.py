@@ -128,7 +128,7 @@ def test_slow_subscribers_are_named_once_per_look_with_what_was_shed(
     assert [event for event, _ in told] == ["slow subscriber", "slow subscriber", "more slow subscribers"] * 2
     first, _, others, again, *_ = (fields for _, fields in told)
     assert (first["subscription"], first["topic"], first["overflow"]) == ("s0", "a", "drop-oldest")
-    assert (first["waiting"], first["shed"], first["shed_in_all"]) == (2, 3, 3)
+    assert (first["waiting"], first["stored"], first["shed"], first["shed_in_all"]) == (2, 0, 3, 3)
     assert (again["shed"], again["shed_in_all"]) == (5, 8)
     assert (others["subscriptions"], others["shed"]) == (2, 6)
 

@@ -79,6 +79,7 @@ class QueueWatch:
             "topic": subscription.topic,
             "overflow": subscription.policy.value,
             "waiting": subscription.waiting.messages,
+            "stored": subscription.waiting.stored,
             "unacknowledged": len(subscription.unacknowledged),
             "shed": _newly_shed(subscription),
             "shed_in_all": subscription.shed,
