@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Clients"]
 
 log = logging.getLogger("postroad.server")
+
+# Between two looks for clients that have hung up: each asks the system about every connection that is paused.
+GONE_LOOK_SECONDS = 1.0
 
 STOPPING = "this broker is stopping; connect to another one, or again later"
 
@@ -56,6 +60,7 @@ class Clients:
         self._dispatcher = dispatcher
         self._connections: dict[ClientSession, TcpConnection] = {}
         self._relieving = False
+        self._looked_for_gone = -math.inf
         self._stopping = False
         self._empty = asyncio.Event()
         dispatcher.when_queued = self._look_at_holdings
@@ -90,6 +95,8 @@ class Clients:
         reason = f"no CONNECT was answered yet, and newer connections need the place (limits.strangers is {most:,})"
         for stranger in arrival.evicted:
             stranger.cut_off(reason, again=True)
+        if arrival.refusal:
+            self._end_gone()
         return arrival.refusal
 
     def left(self, connection: TcpConnection) -> None:
@@ -103,7 +110,20 @@ class Clients:
 
     def connected(self, connection: TcpConnection) -> str:
         """A client's CONNECT is to be answered; why it cannot be, or an empty text."""
-        return self.entrance.connect(connection)
+        refusal = self.entrance.connect(connection)
+        if refusal:
+            self._end_gone()
+        return refusal
+
+    def _end_gone(self) -> None:
+        """Let connections end whose clients have hung up unseen, because they are paused: others need their places."""
+        now = asyncio.get_running_loop().time()
+        if now < self._looked_for_gone + GONE_LOOK_SECONDS:
+            return
+        self._looked_for_gone = now
+        gone = [each for each in self._connections.values() if each.end_if_gone()]
+        if gone:
+            log.warning("paused publishers were gone", extra={"count": len(gone)})
 
     def closed(self, connection: TcpConnection, session: ClientSession) -> None:
         """A connection is gone."""

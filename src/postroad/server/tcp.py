@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from typing import TYPE_CHECKING, cast
 
 from postroad.server.write_backlog import PIECE_BYTES, WriteBacklog
@@ -29,6 +30,12 @@ LOW_WATER = 256 * 1024
 # How long a closing connection may take to send what is written, and to see the other side close too.
 CLOSE_SECONDS = 5.0
 
+# A connection that rests for a turn, or until a login is checked, is read again by itself after less.
+PAUSED_SECONDS = 1.0
+
+# Systems without it tell only of connections that were reset.
+_HUNG_UP = getattr(select, "POLLRDHUP", 0)
+
 
 class TcpConnection(asyncio.BufferedProtocol):
     """One TCP connection, with or without TLS.
@@ -52,6 +59,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._wake_handle: asyncio.TimerHandle | None = None
         self._close_handle: asyncio.TimerHandle | None = None
         self._stalled = False
+        # When it was last paused; None while it is read.
+        self._paused_since: float | None = None
         self._refilling = False
         self._shut = False
         self._is_stranger = True
@@ -226,12 +235,27 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._clients.holds(change)
 
     def pause_reading(self) -> None:
+        self._paused_since = self._loop.time()
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
+        self._paused_since = None
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def end_if_gone(self) -> bool:
+        """Read to its end a connection that is not read from and whose client has hung up; return whether it is one.
+
+        What the client sent before is handled as if it had come in time.
+        """
+        since, transport = self._paused_since, self._transport
+        if since is None or self._loop.time() < since + PAUSED_SECONDS:
+            return False
+        if transport.is_closing() or not _has_hung_up(transport):
+            return False
+        self.resume_reading()
+        return True
 
     def wake_at(self, when: int) -> None:
         if self._wake_handle is not None:
@@ -293,6 +317,15 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._count_kept()
         self._count_unsent()
         return self._kept + self._unsent + self._backlog.shares + self._session.waiting_bytes
+
+
+def _has_hung_up(transport: asyncio.Transport) -> bool:
+    socket = transport.get_extra_info("socket")
+    if socket is None:
+        return False
+    poll = select.poll()
+    poll.register(socket.fileno(), _HUNG_UP)
+    return bool(poll.poll(0))
 
 
 def _address(peer: object) -> str:
