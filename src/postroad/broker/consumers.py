@@ -61,7 +61,7 @@ class ConsumerProfile:
         selector: its text; empty for all messages.
         slot: its slot in the index; -1 without a selector.
         passed: rows that it does not want.
-        members: how many consumers it has.
+        members: its consumers, by number.
     """
 
     __slots__ = ("members", "passed", "selector", "slot")
@@ -70,7 +70,7 @@ class ConsumerProfile:
         self.selector = selector
         self.slot = slot
         self.passed = RowSet()
-        self.members = 0
+        self.members: dict[int, Consumer] = {}
 
 
 class Consumer:
@@ -157,16 +157,15 @@ class Consumers:
         """Add a consumer."""
         self._consumers[consumer.number] = consumer
         self.profiles[consumer.profile.selector] = consumer.profile
-        consumer.profile.members += 1
+        consumer.profile.members[consumer.number] = consumer
 
-    def remove(self, number: int) -> ConsumerProfile | None:
-        """Remove a consumer; return its profile if it was the last one with it."""
+    def remove(self, number: int) -> ConsumerProfile:
+        """Remove a consumer; return its profile, which goes, too, if it has no other members."""
         profile = self._consumers.pop(number).profile
-        profile.members -= 1
-        if profile.members:
-            return None
-        del self.profiles[profile.selector]
-        self._floors = {key: floor for key, floor in self._floors.items() if profile not in key}
+        del profile.members[number]
+        if not profile.members:
+            del self.profiles[profile.selector]
+            self._floors = {key: floor for key, floor in self._floors.items() if profile not in key}
         return profile
 
     def open(self) -> list[Consumer]:

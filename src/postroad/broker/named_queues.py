@@ -421,27 +421,40 @@ class NamedQueues:
             del subscription.session.subscriptions[subscription.key]
             profile = queue.consumers.remove(subscription.number)
             self._core.budgets.remove(subscription)
-            if profile is None:
-                self._pass_on_work(queue, subscription)
+            if profile.members:
+                self._pass_on_work(profile, subscription)
             elif profile.selector:
                 self._index.remove((queue.cursor.number, profile.selector))
-        for subscription in consumers:
-            unacknowledged, subscription.unacknowledged = subscription.unacknowledged, {}
-            if unacknowledged:
-                assert subscription.queue is not None
-                if subscription.guest is not None:
-                    self.returns.note_way_back(unacknowledged, subscription.guest.broker, now)
-                self.returns.came_back(subscription.queue, unacknowledged, now, refused=False)
+        self._take_back(consumers, now)
         for queue in queues.values():
             if not len(queue.consumers):
                 self._log.detach(queue.cursor, returns=False)
         return list(queues.values())
 
-    def _pass_on_work(self, queue: NamedQueue, subscription: Subscription) -> None:
+    def _take_back(self, consumers: Sequence[Subscription], now: int) -> None:
+        """Take what consumers that are gone have not acknowledged, queue by queue: there may be thousands of them."""
+        returned: dict[int, tuple[NamedQueue, dict[int, int]]] = {}
+        for subscription in consumers:
+            rows, subscription.unacknowledged = subscription.unacknowledged, {}
+            if not rows:
+                continue
+            if subscription.guest is not None:
+                self.returns.note_way_back(rows, subscription.guest.broker, now)
+            queue = subscription.queue
+            assert queue is not None
+            together = returned.setdefault(queue.cursor.number, (queue, {}))[1]
+            if together.keys().isdisjoint(rows):
+                together.update(rows)
+            else:
+                # The same message at two places, for two of them.
+                self.returns.came_back(queue, rows, now, refused=False)
+        for queue, together in returned.values():
+            self.returns.came_back(queue, together, now, refused=False)
+
+    def _pass_on_work(self, profile: ConsumerProfile, subscription: Subscription) -> None:
         """Move the matching cost of a consumer that is gone to another one with the same selector."""
         if subscription.work:
-            others = (each.subscription for each in queue.consumers.listed())
-            heir = next(each for each in others if each.selector == subscription.selector)
+            heir = next(iter(profile.members.values())).subscription
             size, work = heir.bytes, heir.work + subscription.work
             self._core.budgets.remove(heir)
             self._core.budgets.add(heir, size, work)
