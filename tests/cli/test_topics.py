@@ -58,3 +58,18 @@ def test_destinations_of_activemq_that_are_names_here_are_pointed_out(
 def test_topic_that_is_published_to_may_have_them() -> None:
     check_written("tickets.#", pattern=False)
     check_written("/queue/orders", pattern=False)
+
+
+@pytest.mark.parametrize("pattern", [False, True])
+@pytest.mark.parametrize("topic", ["/exchange/orders", "/amq/queue/work", "/temp-queue/mine"])
+def test_destinations_of_other_brokers_are_pointed_out(
+    topic: str, pattern: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check_written(topic, pattern=pattern)
+    assert f"{topic} is a topic whose name begins with a slash" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("topic", ["/queue/work", "orders/new", "exchange.orders"])
+def test_names_of_our_own_are_not(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check_written(topic, pattern=False)
+    assert capsys.readouterr().err == ""
