@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
+    from postroad.broker import QueueSettings
     from postroad.routing import Strategy
     from postroad.store import StoreSettings
 
@@ -101,12 +102,15 @@ class Wire:
 class PlannedNetwork:
     """The brokers of a plan, those that run, and the wires between them."""
 
-    def __init__(self, plan: Plan, path: Path, store: StoreSettings | None = None) -> None:
+    def __init__(
+        self, plan: Plan, path: Path, store: StoreSettings | None = None, queues: QueueSettings | None = None
+    ) -> None:
         ports = iter(free_ports(2 * len(plan.brokers)))
         placed = tuple(msgspec.structs.replace(one, port=next(ports), link_port=next(ports)) for one in plan.brokers)
         self.plan = msgspec.structs.replace(plan, brokers=placed)
         self.path = path
         self.store = store
+        self.queues = queues
         self.services: dict[int, Service] = {}
         self.wires: dict[tuple[int, int], Wire] = {}
 
@@ -129,7 +133,8 @@ class PlannedNetwork:
         ]
         network = msgspec.structs.replace(config.network, neighbours=neighbours)
         store = config.store if self.store is None else self.store
-        service = Service(msgspec.structs.replace(config, network=network, store=store))
+        queues = config.queues if self.queues is None else self.queues
+        service = Service(msgspec.structs.replace(config, network=network, store=store, queues=queues))
         await service.start()
         self.services[number] = service
         return service
@@ -177,10 +182,14 @@ class PlannedNetwork:
 
 @contextlib.asynccontextmanager
 async def planned(
-    plan: Plan, path: Path, running: Iterable[int] | None = None, store: StoreSettings | None = None
+    plan: Plan,
+    path: Path,
+    running: Iterable[int] | None = None,
+    store: StoreSettings | None = None,
+    queues: QueueSettings | None = None,
 ) -> AsyncIterator[PlannedNetwork]:
     """Start the brokers of a plan, all or some."""
-    network = PlannedNetwork(plan, path, store)
+    network = PlannedNetwork(plan, path, store, queues)
     await network.lay_wires()
     try:
         for number in plan.graph().brokers if running is None else running:

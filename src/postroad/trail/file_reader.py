@@ -154,8 +154,10 @@ class VerifiedFile:
             return self._kept[key]
         try:
             self._compare(chosen)
-            self.reads.bytes += self._cost(columns, chosen)
             rows = self._file.read_row_groups(chosen, columns=list(columns), use_threads=False)
+            # After it: a description of a column that is not one ends the process where the metadata is asked for it,
+            # and is an error where it is read.
+            self.reads.bytes += self._cost(columns, chosen)
         except (OSError, ValueError, IndexError, KeyError, pa.ArrowException) as error:
             raise TrailDamageError(self.path, error) from error
         if self._is_small:
