@@ -32,7 +32,7 @@ from postroad.store import (
 )
 
 if TYPE_CHECKING:
-    from postroad.broker import Session, Subscription
+    from postroad.broker import Recorder, Session, Subscription
     from postroad.messages import Message
 
 RETAINED = RetainedTopic(topic="a.>")
@@ -41,8 +41,11 @@ RETAINED = RetainedTopic(topic="a.>")
 class ReplayScene:
     """A core with a small store that is driven by hand, and everything that was ever published to it."""
 
-    def __init__(self, *retain: RetainedTopic, seed: int = 0, **settings: Any) -> None:
+    def __init__(
+        self, *retain: RetainedTopic, seed: int = 0, recorder: Recorder | None = None, **settings: Any
+    ) -> None:
         self.random = random.Random(seed)
+        self.recorder = recorder
         small: dict[str, Any] = {"segment_bytes": 4_096, "cache_bytes": 6_000, **settings}
         self.settings = StoreSettings(retain=list(retain or (RETAINED,)), **small)
         self.disk = SimulatedDisk()
@@ -66,6 +69,7 @@ class ReplayScene:
             1,
             PublisherNumbers(lambda: next(self._blocks)),
             Limits(spool_memory_bytes=1, drain_messages=7, unacknowledged=20),
+            recorder=self.recorder,
             subscription_numbers=numbers,
             in_turns=True,
         )

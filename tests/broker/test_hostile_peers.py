@@ -106,7 +106,7 @@ def test_broker_that_has_not_the_queue_cannot_dismiss_its_consumers() -> None:
     network = QueueNetwork(count=3)
     reader = network.consume(2)
     network.settle(1)
-    (number,) = network.brokers[2].peers.consumers._subscriptions
+    (number,) = network.clients
     network.brokers[3].peers.want(2, network.now)
     network.settle(1)
     network.brokers[3].peers.send(2, Dismiss(number, "go away"))

@@ -108,16 +108,27 @@ def test_bytes_that_are_neither_question_nor_answer_are_refused() -> None:
         questions.answer((1, 1, 1), bytes(MAX_ANSWER_BYTES + 1), [], 0)
 
 
+class Credulous:
+    """Signs with the keys of a broker, and believes every signature."""
+
+    def __init__(self, keys: BrokerKeys) -> None:
+        self.sign = keys.sign
+
+    def knows(self, broker: int) -> bool:
+        return True
+
+    def verify(self, broker: int, data: bytes, signature: bytes) -> bool:
+        return True
+
+
 def forged(answerer: int, question: bytes, asker: int, *, signer: BrokerKeys | None) -> bytes:
     """The answer that a broker makes to whatever question, as if it were for itself, over its link with the asker."""
     tag, *fields = msgspec.msgpack.decode(question)
-    mine = Questions(answerer, 1, signer)
+    mine = Questions(answerer, 1, None if signer is None else Credulous(signer))
     # The question as it would be for the forger; who signs checks nothing of it here.
     fields[3] = answerer
-    mine._seals = None
     asked = mine.receive(msgspec.msgpack.encode([tag, *fields]), asker, [], 0).asked
     assert asked is not None
-    mine._seals = signer
     return mine.answer(asked[0], b"forged", [], 0).sends[0][1]
 
 

@@ -7,26 +7,35 @@ from typing import TYPE_CHECKING
 import pytest
 
 from postroad.broker import AckMode, BrokerError, Outbox, OverflowPolicy, ReplayStart
-from postroad.broker.replays import Replays
+from postroad.matching import NO_BUDGET, SubscriptionIndex
 from tests.broker.replay_scene import ReplayScene, ids
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from postroad.broker import Subscription
+    from postroad.selectors import Selector, TopicPattern
 
 # Its canonical text has an escape for each backslash, and is longer than a LIKE pattern may be without them.
 ESCAPED = "p LIKE '" + "\\" * 600 + "!_%' ESCAPE '!' OR n >= 0"
 
 
-def broken(monkeypatch: pytest.MonkeyPatch, selector: str) -> None:
+def broken(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     """Let every replay with a selector fail."""
-    made = Replays._index_of
 
-    def index_of(self: Replays, replay: object) -> object:
-        if replay.wants[1] == selector:  # type: ignore[attr-defined]
-            raise BrokerError("a defect")
-        return made(self, replay)  # type: ignore[arg-type]
+    class Broken(SubscriptionIndex):
+        def add(
+            self,
+            key: Hashable,
+            selector: Selector | str | None = None,
+            topic: TopicPattern | str | None = None,
+            allowance: int = NO_BUDGET,
+        ) -> int:
+            if selector == failing:
+                raise BrokerError("a defect")
+            return super().add(key, selector, topic, allowance)
 
-    monkeypatch.setattr(Replays, "_index_of", index_of)
+    monkeypatch.setattr("postroad.broker.replays.SubscriptionIndex", Broken)
 
 
 def durable(scene: ReplayScene, selector: str) -> Subscription:

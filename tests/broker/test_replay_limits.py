@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from postroad.broker import BrokerError, ReplayStart
@@ -143,7 +145,7 @@ def test_oldest_retained_messages_go_until_a_store_or_disk_that_is_nearly_full_h
     full: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 1_000)
-    settings = {"segment_bytes": 2_000, "max_bytes": 2**30 if full == "disk" else 16_000}
+    settings: dict[str, Any] = {"segment_bytes": 2_000, "max_bytes": 2**30 if full == "disk" else 16_000}
     scene = ReplayScene(RetainedTopic(topic="a.>"), **settings)
     retentions = scene.core.retentions
     scene.publish(16, "a.x")

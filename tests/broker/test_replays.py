@@ -213,7 +213,6 @@ def test_replay_reads_no_further_than_its_client_follows(monkeypatch: pytest.Mon
 
 
 def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> None:
-    scene = ReplayScene()
     told: list[str] = []
     retained: list[int] = []
 
@@ -225,7 +224,8 @@ def test_what_nobody_but_retention_wants_is_on_record_as_wanted_by_nobody() -> N
             assert (link, reason) == (0, "retained")
             retained.extend(rows.tolist())
 
-    scene.core.recorder = scene.core._deliveries._recorder = Recorder()  # type: ignore[assignment]
+    scene = ReplayScene(recorder=Recorder())  # type: ignore[arg-type]
+    told.clear()
     scene.publish(3, "a.x")
     expired = Batch.build([Draft("a.x", expiry=1)])
     scene.note(scene.core.receive(expired, scene.writer, scene.now))

@@ -85,7 +85,7 @@ def test_no_text_begins_where_a_32_bit_offset_would_wrap() -> None:
     # Two gigabytes of addresses, of which only the last page is ever touched.
     tables = Tables(Ceilings(text=2**40), FIXED_SECRET)
     tables.text = np.zeros(2**31 + 4_096, np.uint8)
-    tables._bundle()
+    tables.bundle()
     tables.grow_text = _refuse  # type: ignore[method-assign]
     interner = Interner(tables)
     tables.counters[columns.TEXT_USED] = 2**31 - 128

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from postroad.matching import SubscriptionIndex
+from postroad.matching.row_reader import SCRATCH_START
 from postroad.messages import Batch, Draft
 from postroad.selectors import Selector
 from postroad.selectors.normal_form import MAX_CONJUNCTIONS, Operator
@@ -144,8 +145,8 @@ def test_a_long_text_reaches_grams_of_every_length_once() -> None:
     assert matched(index, Batch.build([("t", {"x": text[:60_000]})])) == [set(range(1, 40))]
 
 
-def test_an_escaped_header_larger_than_the_scratch_buffer_is_read() -> None:
+def test_an_escaped_header_larger_than_the_scratch_buffer_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("postroad.matching.index.MAX_HEADER_BYTES", 80 - SCRATCH_START)
     index = SubscriptionIndex()
     index.add("colon", "x LIKE '%:'")
-    index._scratch = np.zeros(80, np.uint8)
     assert matched(index, Batch.build([("t", {}, [("x", "y" * 500 + ":")])])) == [{"colon"}]

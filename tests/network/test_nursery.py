@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from postroad.network.launcher import BROKER_PROGRAM, command_line
 from postroad.network.nursery import AdoptedProcess, Nursery
@@ -69,13 +69,22 @@ def test_a_nursery_without_machine_code_leaves_brokers_to_their_command_lines(
     assert asyncio.run(forked()) is None
 
 
-def test_a_nursery_that_was_ended_leaves_brokers_to_their_command_lines(tmp_path: Path) -> None:
+def test_a_nursery_that_was_ended_leaves_brokers_to_their_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def noted(*given: Any, **more: Any) -> subprocess.Popen[bytes]:
+        started.append(begin(*given, **more))
+        return started[-1]
+
+    begin = subprocess.Popen
+    monkeypatch.setattr("postroad.network.nursery.subprocess.Popen", noted)
+
     async def forked() -> AdoptedProcess | None:
         with Nursery(10) as nursery:
             assert await nursery.is_ready()
-            assert nursery._process is not None
-            nursery._process.kill()
-            nursery._process.wait()
+            (process,) = started
+            process.kill()
+            process.wait()
             return await nursery.fork(["python", "-c", "pass"], 1)
 
     assert asyncio.run(forked()) is None

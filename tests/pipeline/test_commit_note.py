@@ -17,6 +17,7 @@ from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
 from postroad.pipeline.sources import open_sources
 from postroad.trail import Ledger, TrailConflictError
+from postroad.trail.durable_files import create_once
 from tests.cli.programs import SECONDS
 from tests.pipeline.compactions import NOW, answers, rows_of
 from tests.pipeline.trails import some_ids
@@ -72,21 +73,20 @@ def test_commit_that_dies_anywhere_is_finished(small: Path, noted: Path, tmp_pat
     assert finish_commits(tmp_path / "whole") == 1
     expected = live(tmp_path / "whole")
     assert expected != live(noted)
-    real = Ledger._commit
     steps = 0
     while True:
         trail = tmp_path / f"died-{steps}"
         shutil.copytree(noted, trail)
         left = [steps]
 
-        def commits(ledger: Ledger, make: Any, left: list[int] = left) -> Any:
+        def creates(path: Path, data: bytes, left: list[int] = left) -> bool:
             if not left[0]:
                 raise Died
             left[0] -= 1
-            return real(ledger, make)
+            return create_once(path, data)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(Ledger, "_commit", commits)
+            patched.setattr("postroad.trail.ledger.create_once", creates)
             try:
                 finish_commits(trail)
                 break

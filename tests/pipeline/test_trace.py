@@ -99,12 +99,13 @@ def test_bulk_trace_gives_the_verdicts_of_one_by_one(
     assert account.summary["ids"] == len(ids) == sum(account.summary.values()) - len(ids)
 
 
-def test_ids_are_broadcast_under_one_number(spark: SparkSession) -> None:
+def test_ids_are_broadcast_under_one_number(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     columns = "origin bigint, time bigint, publisher bigint, counter int"
     rows = spark.createDataFrame([(1, 2, 3, 4), (1, 2, 3, 5)], columns)
     found = of_asked(rows, spark.createDataFrame([(1, 2, 3, 5), (9, 9, 9, 9)], columns))
     assert [tuple(row) for row in found.collect()] == [(1, 2, 3, 5)]
-    plan = found._jdf.queryExecution().executedPlan().toString()
+    found.explain()
+    plan = capsys.readouterr().out
     keys = re.search(r"BroadcastHashJoin \[([^\]]*)\], \[([^\]]*)\]", plan)
     assert keys is not None, plan
     assert all("," not in one for one in keys.groups())

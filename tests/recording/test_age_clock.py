@@ -136,8 +136,8 @@ def test_jump_of_the_clock_takes_no_records_out_of_the_trail(tmp_path: Path) -> 
         return sum(entry.table == "passages" for entry in pin(tmp_path / "trail", 1).all_entries()[0])
 
     machine.wall += 30 * DAY
-    record._expire()
+    record.expire()
     assert passed() == 1
     machine.go_on(SETTLED_MS)
-    record._expire()
+    record.expire()
     assert passed() == 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-class Lines:
+class OpenLinks:
     """The links of one broker, all in one event loop."""
 
     def __init__(self, net: Net, broker: int) -> None:
@@ -44,11 +44,28 @@ class Net:
         self.world = world
         self.truth = truth
         self.dead: set[int] = set()
+        # Brokers that answer in another way, and what can be read of the records of others.
+        self.own: dict[int, Callable[[MessageId], Awaitable[Answer]]] = {}
+        self.written: Callable[[int, MessageId], Awaitable[Answer | None]] | None = None
         topology = {broker: set(world.graph.neighbours(broker)) for broker in world.graph.brokers}
         self.inquiries = {
-            broker: Inquiry(broker, 1, self.answerer(broker), lambda: 0, Lines(self, broker), lambda: topology)
+            broker: Inquiry(
+                broker,
+                1,
+                self.changeable(broker),
+                lambda: 0,
+                OpenLinks(self, broker),
+                lambda: topology,
+                self.read if broker == 1 else None,
+            )
             for broker in world.graph.brokers
         }
+
+    def changeable(self, broker: int) -> Callable[[MessageId], Awaitable[Answer]]:
+        return lambda message: self.own.get(broker, self.answerer(broker))(message)
+
+    async def read(self, broker: int, message: MessageId) -> Answer | None:
+        return None if self.written is None else await self.written(broker, message)
 
     def answerer(self, broker: int) -> Callable[[MessageId], Awaitable[Answer]]:
         async def answer(message: MessageId) -> Answer:
@@ -104,7 +121,7 @@ def test_what_a_broker_that_is_gone_has_written_stands_for_its_answer() -> None:
         asked.append(broker)
         return await net.answerer(broker)(message)
 
-    net.inquiries[1]._written = written
+    net.written = written
     story = asyncio.run(net.inquiries[1].trace(truth.id))
     assert asked == [gone]
     assert story.journey.silent == ()
@@ -140,7 +157,7 @@ def test_an_origin_that_is_not_there_is_not_called_a_no() -> None:
 def test_one_asker_does_not_keep_a_broker_from_answering_others() -> None:
     """What it asks beyond its share is not answered, and it sees a silent broker; files are read for every answer."""
 
-    class Counted(Lines):
+    class Counted(OpenLinks):
         def ask(self, number: int, payload: bytes) -> None:
             sent.append(number)
 
@@ -154,7 +171,10 @@ def test_one_asker_does_not_keep_a_broker_from_answering_others() -> None:
         for _ in range(2 * module.MOST_OF_ASKER):
             target.received(asker.ask(1, net.truth.id, [1], 0)[1].sends[0][1], 2)
         target.received(other.ask(1, net.truth.id, [1], 0)[1].sends[0][1], 3)
-        await asyncio.gather(*target._answering)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        # Nothing else is under way.
+        await target.stop()
 
     asyncio.run(flood())
     assert sent == [2] * module.MOST_OF_ASKER + [3]
@@ -192,7 +212,7 @@ def test_those_behind_silent_brokers_are_asked_while_these_may_still_answer(monk
         return await net.answerer(broker)(message)
 
     async def until_the_last_is_asked() -> None:
-        net.inquiries[1]._written = written
+        net.written = written
         net.inquiries[5].received = heard  # type: ignore[method-assign]
         work = asyncio.create_task(net.inquiries[1].trace(net.truth.id))
         await last_is_asked.wait()
@@ -210,7 +230,7 @@ def test_an_answer_that_comes_late_takes_the_place_of_what_is_written(monkeypatc
     truth = Truth(MessageId(7, 1, TIME, 0), frozenset({(1, 2)}), frozenset({(2, 20)}))
     net = Net(world, truth)
     read = asyncio.Event()
-    answer = net.inquiries[2]._own
+    answer = net.answerer(2)
 
     async def late(message: MessageId) -> Answer:
         await read.wait()
@@ -221,8 +241,8 @@ def test_an_answer_that_comes_late_takes_the_place_of_what_is_written(monkeypatc
         read.set()
         return found._replace(findings=found.findings._replace(arrived=None, gaps=(Gap(0, 1, "not written"),)))
 
-    net.inquiries[2]._own = late
-    net.inquiries[1]._written = written
+    net.own[2] = late
+    net.written = written
     journey = asyncio.run(net.inquiries[1].trace(truth.id)).journey
     assert journey.verdict is Verdict.DELIVERED
     assert [stop.recorded for stop in journey.stops] == [True, True]

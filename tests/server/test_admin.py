@@ -227,8 +227,12 @@ def test_questions_that_take_long_are_bounded_and_keep_nobody_else_out() -> None
     run(talk)
 
 
-def _slow_page(release: asyncio.Event) -> Callable[[http.Request], Awaitable[http.HttpResponse]]:
+def _slow_page(
+    release: asyncio.Event, begun: asyncio.Event | None = None
+) -> Callable[[http.Request], Awaitable[http.HttpResponse]]:
     async def later() -> http.HttpResponse:
+        if begun is not None:
+            begun.set()
         await release.wait()
         return http.text_response(HTTPStatus.OK, "found")
 
@@ -272,9 +276,9 @@ def test_a_question_whose_place_is_taken_in_the_moment_it_comes_costs_no_place_f
 
 def test_a_client_that_does_not_wait_for_its_answer_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
     async def talk() -> None:
-        release = asyncio.Event()
+        release, begun = asyncio.Event(), asyncio.Event()
         done: list[None] = []
-        endpoint = http.Endpoint(_slow_page(release), most=1, most_slow=1)
+        endpoint = http.Endpoint(_slow_page(release, begun), most=1, most_slow=1)
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await endpoint.serve(reader, writer)
@@ -284,7 +288,7 @@ def test_a_client_that_does_not_wait_for_its_answer_is_no_defect(caplog: pytest.
         port = server.sockets[0].getsockname()[1]
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /trace HTTP/1.1\r\n\r\n")
-        await until(lambda: endpoint._slow == 1)
+        await begun.wait()
         writer.transport.abort()
         await asyncio.sleep(0.05)
         release.set()

@@ -160,7 +160,7 @@ async def storm_of_links(path: Path) -> None:
         await asyncio.gather(*(fuzz_links(seed) for seed in range(AT_ONCE)))
         done.set()
         assert min(await asyncio.gather(*watching)) > 20
-        await until(lambda: len(links._connections) == 1)
+        await until(lambda: links.statistics()["links_up"] == 1 and not len(links.strangers))
         assert links.statistics()["internal_errors"] == 0
         assert [each.up_now for each in links.neighbours()] == [False, True]
         # The streams came as far as the core, and nothing of theirs is left.

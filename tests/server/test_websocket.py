@@ -289,7 +289,7 @@ def test_a_read_of_many_small_frames_is_as_much_work_as_one_of_few(tmp_path: Pat
         async with service(tmp_path, websocket_port=0) as broker, connect(address(broker.websocket_port)) as socket:
             await socket.send(HELLO.decode())
             assert "CONNECTED" in str(await socket.recv())
-            (connection,) = broker.clients._connections.values()
+            (connection,) = broker.clients.connections
             connection.data_received(frame(BINARY, final=False))
             one = frame(opcode, final=opcode != CONTINUATION)
             few, many = one * 10, one * 40_000
@@ -307,7 +307,7 @@ def test_the_last_ping_of_a_read_is_answered(tmp_path: Path, monkeypatch: pytest
         async with service(tmp_path, websocket_port=0) as broker, connect(address(broker.websocket_port)) as socket:
             await socket.send(HELLO.decode())
             assert "CONNECTED" in str(await socket.recv())
-            (connection,) = broker.clients._connections.values()
+            (connection,) = broker.clients.connections
             monkeypatch.setattr(TcpConnection, "write", lambda _, data: written.append(bytes(data)))
             connection.data_received(frame(PING, b"first") + frame(PING, b"last"))
             monkeypatch.undo()

@@ -121,9 +121,9 @@ class Tables:
         self.counters[SECRET] = proper_secret(spread(secret))
         self.grow_attributes(2 * RESERVED_ATTRIBUTES)
         self.grow_chunks(4)
-        self._bundle()
+        self.bundle()
 
-    def _bundle(self) -> None:
+    def bundle(self) -> None:
         """Bundle the arrays again; every change of an array ends here."""
         self.store = Store(*(getattr(self, name) for name in Store._fields))
         self.chunks = Chunks(*(getattr(self, name) for name in Chunks._fields))
@@ -133,7 +133,7 @@ class Tables:
         twin = Tables.__new__(Tables)
         for name, value in vars(self).items():
             setattr(twin, name, value.copy() if isinstance(value, np.ndarray) else value)
-        twin._bundle()
+        twin.bundle()
         return twin
 
     def grow_attributes(self, rows: int) -> None:
@@ -150,7 +150,7 @@ class Tables:
         self.values = grown(self.values, rows)
         self.numbers = grown(self.numbers, rows)
         self.present = grown(self.present, rows)
-        self._bundle()
+        self.bundle()
 
     def grow_chunks(self, rows: int) -> None:
         """Room for more range chunks.
@@ -164,7 +164,7 @@ class Tables:
         self.entries = grown(self.entries, rows)
         self.summaries = grown(self.summaries, rows)
         self.sizes = grown(self.sizes, rows)
-        self._bundle()
+        self.bundle()
 
     def make_room(self) -> None:
         """Room for one more constraint, conjunction, list and range chunk: kernels ask for words and text only.
@@ -180,11 +180,11 @@ class Tables:
             rows = bounded("the number of conjunctions", _more(used), used + 1, ceiling, "conjunctions")
             self.conjunctions = grown(self.conjunctions, rows)
             self.seen = grown(self.seen, rows)
-            self._bundle()
+            self.bundle()
         if 4 * (counters[LISTS_LIVE] + 1) > 3 * len(self.lists):
             old, self.lists = self.lists, np.zeros(2 * len(self.lists), np.uint64)
             rebuild_lists(self.lists, old, self.words, self.counters)
-            self._bundle()
+            self.bundle()
         if counters[CHUNK_FREE] < 0 and counters[CHUNKS_USED] == len(self.sizes):
             self.grow_chunks(_more(len(self.sizes)))
 
@@ -203,7 +203,7 @@ class Tables:
         if size != len(self.table):
             self.table = np.zeros(size, np.uint64)
             rebuild_table(self.table, self.keys, self.constraints, int(self.counters[CONSTRAINTS_USED]))
-        self._bundle()
+        self.bundle()
 
     def grow_words(self) -> None:
         """Room for more words.
@@ -213,7 +213,7 @@ class Tables:
         """
         used, ceiling = len(self.words), self.ceilings.words
         self.words = grown(self.words, bounded("the number of words", _more(used), used + 1, ceiling, "words"))
-        self._bundle()
+        self.bundle()
 
     def grow_text(self) -> None:
         """Room for more bytes of text: by moving texts together where half of the array is free, else by growing.
@@ -228,7 +228,7 @@ class Tables:
         else:
             used, ceiling = len(self.text), self.ceilings.text
             self.text = grown(self.text, bounded("the text of all selectors", _more(used), used + 1, ceiling, "text"))
-        self._bundle()
+        self.bundle()
 
     def _is_half_free(self) -> bool:
         """Whether half of the text is free; looking costs a pass over all rows, so a short text is not looked at."""
@@ -239,12 +239,12 @@ class Tables:
     def grow_shapes(self) -> None:
         """Room for more shapes of topic patterns; the caller has made sure that there may be more."""
         self.shapes = grown(self.shapes, 2 * len(self.shapes))
-        self._bundle()
+        self.bundle()
 
     def clear_names(self, size: int) -> None:
         """An empty table of names, of a power of two."""
         self.names = np.zeros(size, np.uint64)
-        self._bundle()
+        self.bundle()
 
     @property
     def live_constraints(self) -> int:

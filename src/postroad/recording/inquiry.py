@@ -56,7 +56,7 @@ class Inquiry:
         epoch: when it was started.
         own: this broker's own answer.
         clock: the time in ms.
-        lines: the links to other brokers; None for a broker alone.
+        links: the links to other brokers; None for a broker alone.
         topology: the neighbours of other brokers, as far as this one knows.
         written: what a broker that does not answer has written of a message, as far as this one can read it.
         seals: signs questions and answers, and checks those of others; None if brokers have no keys.
@@ -68,7 +68,7 @@ class Inquiry:
         epoch: int,
         own: Callable[[MessageId], Awaitable[Answer]],
         clock: Callable[[], int],
-        lines: QuestionLinks | None = None,
+        links: QuestionLinks | None = None,
         topology: Callable[[], Mapping[int, Collection[int]]] = dict,
         written: Callable[[int, MessageId], Awaitable[Answer | None]] | None = None,
         seals: Seals | None = None,
@@ -77,7 +77,7 @@ class Inquiry:
         self._questions = Questions(broker, epoch, seals)
         self._own = own
         self._clock = clock
-        self._lines = lines
+        self._links = links
         self._topology = topology
         self._written = written
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
@@ -125,7 +125,7 @@ class Inquiry:
         """A broker's own answer, or None when it has given none by then."""
         if broker == self._broker:
             return await self._own(message)
-        return None if self._lines is None else await self._ask_over(self._lines, broker, message, until)
+        return None if self._links is None else await self._ask_over(self._links, broker, message, until)
 
     async def _ask_files(self, broker: int, message: MessageId, live: asyncio.Task[Answer | None]) -> Answer | None:
         """What a broker has written, once it has been silent for a moment; None if it answers in the meantime."""
@@ -137,11 +137,11 @@ class Inquiry:
             return None
         return await self._written(broker, message)
 
-    async def _ask_over(self, lines: QuestionLinks, broker: int, message: MessageId, until: float) -> Answer | None:
-        if not lines.up:
+    async def _ask_over(self, links: QuestionLinks, broker: int, message: MessageId, until: float) -> Answer | None:
+        if not links.up:
             # Nobody hears the question.
             return None
-        number, said = self._questions.ask(broker, message, lines.up, self._clock())
+        number, said = self._questions.ask(broker, message, links.up, self._clock())
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             self._send(said)
@@ -160,11 +160,11 @@ class Inquiry:
         Raises:
             QuestionError: it is neither, or was not signed by the broker that it claims to be of.
         """
-        assert self._lines is not None
-        said = self._questions.receive(payload, link, self._lines.up, self._clock())
+        assert self._links is not None
+        said = self._questions.receive(payload, link, self._links.up, self._clock())
         self._send(said)
         if said.refused:
-            self._lines.refused(link, said.refused)
+            self._links.refused(link, said.refused)
         if said.asked is not None and self._has_room(said.asked[0][0]):
             task = asyncio.create_task(self._answer(*said.asked))
             self._answering[task] = said.asked[0][0]
@@ -183,15 +183,15 @@ class Inquiry:
     async def _answer(self, key: tuple[int, int, int], message: MessageId) -> None:
         try:
             answer = encode_answer(await self._own(message))
-            assert self._lines is not None
-            self._send(self._questions.answer(key, answer, self._lines.up, self._clock()))
+            assert self._links is not None
+            self._send(self._questions.answer(key, answer, self._links.up, self._clock()))
         except QuestionError as error:
             log.warning("answer not sent", extra={"id": str(message), "reason": str(error)})
 
     def _send(self, said: Said) -> None:
-        assert self._lines is not None
+        assert self._links is not None
         for link, data in said.sends:
-            self._lines.ask(link, data)
+            self._links.ask(link, data)
 
     async def stop(self) -> None:
         """Answer nothing more."""

@@ -251,11 +251,12 @@ class LiveRecord:
                     await self._journal.release()
                 if self._retention is not None and self._clock() >= self._expires_at:
                     self._expires_at = self._clock() + int(EXPIRE_SECONDS * 1_000)
-                    await self._writer.in_thread(self._expire)
+                    await self._writer.in_thread(self.expire)
             except (PostroadError, OSError) as error:
                 log.warning("trail not tidied", extra={"reason": str(error)})
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Delete records that are older, or more, than the settings let stay; blocks, so it runs on a thread."""
         assert self._retention is not None
         days, size = self._retention
         now = self._clock()

@@ -12,6 +12,8 @@ from postroad.server.tcp import CLOSE_SECONDS, READ_BYTES, STRANGER_READ_BYTES
 from postroad.sessions import Entrance, Holding, Holdings, Terms, steady_clock, who_goes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from postroad.broker import Limits
     from postroad.config import BrokerConfig
     from postroad.recording import Sampler
@@ -69,6 +71,11 @@ class Clients:
     def __len__(self) -> int:
         return len(self._connections)
 
+    @property
+    def connections(self) -> Collection[TcpConnection]:
+        """The open connections."""
+        return self._connections.values()
+
     def take_limits(self, limits: Limits) -> None:
         """Apply other limits from now on; clients beyond them stay."""
         self.entrance.take_limits(limits)
@@ -121,7 +128,7 @@ class Clients:
         if now < self._looked_for_gone + GONE_LOOK_SECONDS:
             return
         self._looked_for_gone = now
-        gone = [each for each in self._connections.values() if each.end_if_gone()]
+        gone = [each for each in self.connections if each.end_if_gone()]
         if gone:
             log.warning("paused publishers were gone", extra={"count": len(gone)})
 
