@@ -99,7 +99,7 @@ def test_message_that_a_lost_client_of_a_durable_subscription_had_waits_again_an
     scene.now += 1_000
     assert scene.come() == 1
     assert scene.trace.verdict is Verdict.DELIVERED
-    assert scene.told == [("comes again", left), ("handed out again", scene.now)]
+    assert scene.told == [("comes again", left), ("delivered again", scene.now)]
     scene.acknowledge()
     assert (scene.trace.verdict, scene.trace.certainty) == (Verdict.ACKNOWLEDGED, 1.0)
 
@@ -112,7 +112,7 @@ def test_message_that_a_killed_broker_had_handed_out_is_told_to_go_out_again() -
     scene.kill()
     scene.now += 1_000
     assert scene.come() == 1
-    assert scene.told == [("handed out again", scene.now)]
+    assert scene.told == [("delivered again", scene.now)]
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -125,7 +125,7 @@ def test_message_that_waited_for_hours_is_told_when_it_went_out_at_last(queued: 
     assert scene.verdict() is Verdict.WAITING
     scene.now += 3 * HOURS
     assert scene.come(queued) == 1
-    assert (scene.verdict(), scene.told) == (Verdict.DELIVERED, [("handed out late", scene.now)])
+    assert (scene.verdict(), scene.told) == (Verdict.DELIVERED, [("delivered late", scene.now)])
     scene.acknowledge()
     assert scene.verdict() is Verdict.ACKNOWLEDGED
 

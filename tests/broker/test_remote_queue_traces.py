@@ -64,7 +64,7 @@ def test_trace_tells_each_redelivery_and_why_and_where_a_message_was_dead_letter
         assert network.trace().verdict is Verdict.WAITING
         assert reasons(network.trace(), 1).count("comes again") == delivery
         network.settle(6)
-        assert reasons(network.trace(), 1).count("handed out again") == delivery
+        assert reasons(network.trace(), 1).count("delivered again") == delivery
     network.answer(reader, 1, positive=False)
     network.settle(1)
     assert "dead-lettered to DLQ.work: refused, delivery 3" in reasons(network.trace(), 1)

@@ -18,7 +18,7 @@ from postroad.cli.trace import show_journey
 from postroad.config import TrackingConfig
 from postroad.messages import MessageId
 from postroad.tracking import Verdict
-from postroad.tracking.reasons import Detour
+from postroad.tracking.reasons import FORMER, Detour
 from postroad.trail import LockOwner, TrailWriter
 from postroad.trail.coverage import FOREVER
 from postroad.trail.lock_owner import lock_path
@@ -226,6 +226,15 @@ def test_late_message_is_told_with_how_long_it_waited(waited: int, told: str) ->
     late = DROP | {"reason": Detour.DELIVERED_LATE, "at": journey["origin"]["time"] + waited}
     tree = journey_tree(a_journey(stops=[{**STOP, "dropped": [late]}]))
     assert f", {told} after it was published" in unstyled(tree.children[1].children[0])
+
+
+@pytest.mark.parametrize("former", FORMER)
+def test_former_texts_of_reasons_are_shown_as_those_of_today(former: str) -> None:
+    shown = [
+        journey_tree(a_journey(stops=[{**STOP, "dropped": [DROP | {"reason": text}]}])).children[1].children[0]
+        for text in (former, FORMER[former])
+    ]
+    assert unstyled(shown[0]) == unstyled(shown[1]) != ""
 
 
 def test_waiting_message_is_told_since_when() -> None:

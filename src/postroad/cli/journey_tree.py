@@ -36,8 +36,8 @@ _DETOURS = {
     "deferred": ("yellow", "waits for its turn at this broker", " from {at} on"),
     "kept for order": ("yellow", "kept back for earlier messages of its publisher", " from {at} on"),
     "comes again": ("yellow", "came back, to be delivered again", " at {at}: refused, or its consumer was gone"),
-    "handed out again": ("dim", "delivered again at {at}", ""),
-    "handed out late": ("dim", "delivered at {at}, {later} after it was published", ""),
+    "delivered again": ("dim", "delivered again at {at}", ""),
+    "delivered late": ("dim", "delivered at {at}, {later} after it was published", ""),
     "retained": ("dim", "retained from {at} on: nobody wanted it here, and later subscribers may get it", ""),
     "out of time": ("dim", "entered at {at}, far from the time in its id", ""),
     "in order": ("dim", "kept back until {at}", ""),
@@ -45,6 +45,9 @@ _DETOURS = {
     "sent on": ("dim", "sent to {where} at {at}", ""),
     "returned": ("dim", "relayed to {where}, which was gone; sent another way at {at}", ""),
 }
+# Texts in trails that were written between 0.2.0 and 0.3.0.
+_DETOURS["handed out again"] = _DETOURS["delivered again"]
+_DETOURS["handed out late"] = _DETOURS["delivered late"]
 
 Document = dict[str, Any]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "WAITS_LONG", "Detour", "came_back", "is_back", "is_held"]
+__all__ = ["DETOURS", "FORMER", "WAITS_LONG", "Detour", "came_back", "is_back", "is_held"]
 
 
 class Detour(StrEnum):
@@ -36,19 +36,21 @@ class Detour(StrEnum):
     # A consumer of a queue, or a durable subscription, has refused it, or was gone before it had acknowledged it: it is
     # delivered again.
     COMES_AGAIN = "comes again"
-    # It was delivered again after it came back. The text is in stored trails, so it stays.
-    DELIVERED_AGAIN = "handed out again"
+    # It was delivered again after it came back.
+    DELIVERED_AGAIN = "delivered again"
     # When it entered, its id's time was long over, or still to come: its publisher could not send it before, or has a
     # wrong clock.
     OUT_OF_TIME = "out of time"
     # It was delivered long after it was stored here: its consumer, or durable subscription, was away.
-    DELIVERED_LATE = "handed out late"
+    DELIVERED_LATE = "delivered late"
     # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
     RETAINED = "retained"
 
 
+# Texts in trails that were written between 0.2.0 and 0.3.0, and what stands for them today.
+FORMER: dict[str, Detour] = {"handed out again": Detour.DELIVERED_AGAIN, "handed out late": Detour.DELIVERED_LATE}
 # To look up texts of the record.
-DETOURS: frozenset[str] = frozenset(Detour)
+DETOURS: frozenset[str] = frozenset({*Detour, *FORMER})
 # Waits without a bound, as long as they last: a message may be relayed hours after its id's time.
 WAITS_LONG: frozenset[str] = frozenset({Detour.HELD, Detour.SENT_ON, Detour.COMES_AGAIN, Detour.OUT_OF_TIME})
 # What begins a wait at a broker, and what ends it.
@@ -90,8 +92,9 @@ def is_back(drops: Iterable[Drop]) -> bool:
 
 
 def _last(drops: Iterable[Drop]) -> dict[str, int]:
-    """When each reason was recorded last."""
+    """When each reason was recorded last, by its text of today."""
     last: dict[str, int] = {}
     for drop in drops:
-        last[drop.reason] = max(last.get(drop.reason, -1), drop.at)
+        reason = FORMER.get(drop.reason, drop.reason)
+        last[reason] = max(last.get(reason, -1), drop.at)
     return last
