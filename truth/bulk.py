@@ -51,7 +51,7 @@ SETTINGS = {
 _VAGUE_OUTCOMES = ("recorded in part", "not recorded", "unanswered")
 _BAD = (Class.WRONG, Class.CAUSELESS)
 
-Told = TypeVar("Told", bound="JobOptions")
+Options = TypeVar("Options", bound="JobOptions")
 
 _sessions: list[SparkSession] = []
 
@@ -116,7 +116,7 @@ class Bulk:
         self._mutations = tuple(mutations)
 
     def _run(
-        self, name: str, job: SparkJob[Told], make: Callable[..., Told], *, skip_damaged: bool = True, **own: Any
+        self, name: str, job: SparkJob[Options], make: Callable[..., Options], *, skip_damaged: bool = True, **own: Any
     ) -> JobReport | None:
         """What a job did; None where it refuses the trail, which is an honest answer."""
         options = make(self._specimen.asked or self._specimen.patient.root, self.out, skip_damaged=skip_damaged, **own)

@@ -236,7 +236,7 @@ def test_damaged_spool_is_named_and_the_subscriber_gets_the_rest(tmp_path: Path)
                 found.append(number)
             assert found == sorted(set(found))
             assert 0 < COUNT - len(found) == store.statistics().lost_rows
-            assert "is damaged" in store.told[0]
+            assert "is damaged" in store.notices[0]
             # It is served directly again.
             assert broker.statistics().stored_messages_now == 0
             writer.publish("a", b"-2 at once")

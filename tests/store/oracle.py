@@ -323,15 +323,15 @@ class Owner:
     def check(self, disk: SimulatedDisk) -> None:
         recovered = recover(disk.segments(), disk.read, disk.sync)
         if self.is_promised:
-            assert recovered.damaged == 0, recovered.told
-            assert recovered.lost_rows == 0, recovered.told
+            assert recovered.damaged == 0, recovered.notices
+            assert recovered.lost_rows == 0, recovered.notices
         log = Log(self.settings, recovered)
         real, self.disk = self.disk, disk
         try:
             found = self.contents(log)
         finally:
             self.disk = real
-        assert not self.is_promised or not log.statistics().damaged_records, log.told
+        assert not self.is_promised or not log.statistics().damaged_records, log.notices
         for number, expected in self.expected.items():
             if expected.is_sure and not expected.ended:
                 assert number in found

@@ -79,7 +79,7 @@ def test_segment_that_cannot_be_read_once_is_read_again() -> None:
     disk = SimulatedDisk()
     stored(disk)
     found = recover(disk.segments(), failing(disk.read, 2, 1), disk.sync)
-    assert found.told == []
+    assert found.notices == []
     assert drained(Log(SMALL, found), disk) == EVERY
 
 
@@ -113,7 +113,7 @@ def test_last_record_that_rots_is_cut_and_its_bytes_are_preserved() -> None:
     rotten = disk.read(1)
     found = recovered(disk)
     assert (found.damaged, found.cut_bytes, found.preserved) == (0, last.length, (1,))
-    assert found.told[-1] == "segment 1: its file is kept as 000000000001.segment.damaged"
+    assert found.notices[-1] == "segment 1: its file is kept as 000000000001.segment.damaged"
     log = Log(StoreSettings(), found)
     assert drained(log, disk) == EVERY[:-ROWS]
     assert disk.segments().keys() == {2}
@@ -174,7 +174,7 @@ def test_record_that_rots_while_the_broker_runs_is_preserved_before_its_segment_
     assert len(drained(log, disk)) == 50
     assert 2 not in disk.segments()
     assert disk.preserved == {2: rotten}
-    assert "000000000002.segment.damaged" in log.told[0]
+    assert "000000000002.segment.damaged" in log.notices[0]
 
 
 def test_nothing_is_removed_while_damage_cannot_be_preserved() -> None:

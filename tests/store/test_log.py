@@ -165,7 +165,7 @@ def test_damaged_record_is_named_and_none_of_its_rows_is_handed_out() -> None:
     found = recovered(disk)
     assert found.damaged == 1
     assert found.cut_bytes == 0
-    assert f"segment 1 at {damaged.start:,}" in found.told[0]
+    assert f"segment 1 at {damaged.start:,}" in found.notices[0]
     again = Log(SMALL, found)
     assert drained(again, again.cursors[1], disk) == [(1, n) for n in (*range(10), *range(20, 30))]
 
@@ -183,7 +183,7 @@ def test_record_that_rots_while_the_broker_runs_is_named_and_skipped() -> None:
     assert len(left) == 50
     assert log.statistics().damaged_records == 1
     assert log.statistics().lost_rows == 10
-    assert "segment 2" in log.told[0]
+    assert "segment 2" in log.notices[0]
 
 
 def test_rows_in_flight_of_a_record_that_rots_do_not_come_back() -> None:
@@ -216,7 +216,7 @@ def test_torn_tail_is_cut_and_named() -> None:
     disk.append(1, [b"half a record"])
     found = recovered(disk)
     assert (found.cut_bytes, found.damaged) == (13, 0)
-    assert "13 bytes of an unfinished write are cut off" in found.told[0]
+    assert "13 bytes of an unfinished write are cut off" in found.notices[0]
     assert found.cursors[0].live.size == 5
 
 
@@ -421,7 +421,7 @@ def test_segment_of_another_store_is_not_taken_for_one() -> None:
     other.append(5, [strange])
     found = recovered(other)
     assert found.cursors == []
-    assert found.told
+    assert found.notices
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -441,7 +441,7 @@ def test_recovery_of_random_bytes_answers_or_names_damage(seed: int) -> None:
     # Whatever is handed out is what was stored (`messages_of` compares id, attributes and body), and nothing is
     # missing in silence.
     assert set(found) <= set(stored)
-    assert found == stored or again.told
+    assert found == stored or again.notices
 
 
 def test_files_keep_what_was_stored(tmp_path: Path) -> None:

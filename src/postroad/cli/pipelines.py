@@ -44,7 +44,7 @@ __all__ = [
 # Ids that are traced before and after a change of the trail.
 DEFAULT_SAMPLE = 1_000
 
-Told = TypeVar("Told", bound="JobOptions")
+Options = TypeVar("Options", bound="JobOptions")
 
 TrailFolder = Annotated[
     str, typer.Option("--trail", metavar="DIR|URI", help="The trail: a directory, or file://, s3://, hdfs://.")
@@ -104,8 +104,8 @@ class Given:
     def run(
         self,
         name: str,
-        job: SparkJob[Told],
-        make: Callable[..., Told],
+        job: SparkJob[Options],
+        make: Callable[..., Options],
         start: SparkStart | None = None,
         **own: Any,
     ) -> None:

@@ -154,14 +154,14 @@ def _standing(sources: Sources) -> dict[int, _Standing]:
         for source in sources.of(table, always=True):
             files[source.broker].append(source.entry)
     starts = {broker: tuple(run.since for run in pinned.runs) for broker, pinned in sources.pins.items()}
-    root, told = sources.root, _told_changes(sources)
+    root, journalled = sources.root, _journalled_changes(sources)
     workers = sources.workers_for(entry for entries in files.values() for entry in entries)
     if workers is None:
         try:
             found = asked_together(
                 root,
                 files.items(),
-                lambda one, reads: _standing_of(root, *one, starts[one[0]], reads, told.get(one[0], {})),
+                lambda one, reads: _standing_of(root, *one, starts[one[0]], reads, journalled.get(one[0], {})),
                 sources.reads,
             )
             return dict(zip(files, found, strict=True))
@@ -169,19 +169,19 @@ def _standing(sources: Sources) -> dict[int, _Standing]:
             raise DamagedFileError(error.path, error.problem) from error
 
     def read(_: int, unit: Unit) -> Iterator[tuple[int, _Standing]]:
-        more = told.get(unit.broker, {})
+        more = journalled.get(unit.broker, {})
         yield unit.broker, _standing_of(root, unit.broker, unit.entries, starts[unit.broker], Reads(), more)
 
     units = [Unit(broker, "", 0, tuple(entries)) for broker, entries in files.items()]
     return dict(sorted(done(workers, units, read), key=lambda one: one[0]))
 
 
-def _told_changes(sources: Sources) -> dict[int, dict[str, list[tuple[int, int, int]]]]:
+def _journalled_changes(sources: Sources) -> dict[int, dict[str, list[tuple[int, int, int]]]]:
     """Return the arrivals and departures in journals: by broker and table, (number, time, whether it begins)."""
     found: dict[int, dict[str, list[tuple[int, int, int]]]] = {}
     for table, (number, begins) in _COLUMNS.items():
-        if table in sources.told:
-            columns = (sources.told[table].column(name).to_pylist() for name in ("broker", number, "at", begins))
+        if table in sources.journalled:
+            columns = (sources.journalled[table].column(name).to_pylist() for name in ("broker", number, "at", begins))
             for broker, which, at, what in zip(*columns, strict=True):
                 found.setdefault(broker, {}).setdefault(table, []).append((which, at, what))
     return found
@@ -193,14 +193,14 @@ def _standing_of(
     entries: Sequence[FileEntry],
     starts: Sequence[int],
     reads: Reads,
-    told: Mapping[str, list[tuple[int, int, int]]],
+    journalled: Mapping[str, list[tuple[int, int, int]]],
 ) -> _Standing:
     """Return who was present, by the files of one broker and by what its journal has beyond them.
 
     Raises:
         TrailDamageError: one of them cannot be read.
     """
-    changes: dict[str, list[tuple[int, int, int]]] = {table: list(told.get(table, ())) for table in _COLUMNS}
+    changes: dict[str, list[tuple[int, int, int]]] = {table: list(journalled.get(table, ())) for table in _COLUMNS}
     for entry in entries:
         number, begins = _COLUMNS[entry.table]
         rows = TrailFile(root, entry, broker, reads).read([number, "at", begins])

@@ -60,7 +60,7 @@ def verdicts_on(sources: Sources, context: Context, asked: Any) -> Any:
     if not asked.num_rows:
         return with_text(VERDICT_SCHEMA.empty_table())
     files = [one for name in (*EXACT, "filters") for one in sources.of(name)]
-    evidence = evidence_of(sources.root, context, asked, files, sources.told, sources.reads)
+    evidence = evidence_of(sources.root, context, asked, files, sources.journalled, sources.reads)
     return with_text(judged(context, evidence))
 
 
@@ -79,7 +79,7 @@ def unanswered(asked: Any, why: str) -> Any:
 
 
 def _all_rows(sources: Sources, name: str, files: Iterable[SourceFile]) -> Any:
-    return rows_of(sources.root, name, files, sources.told.get(name), sources.reads)
+    return rows_of(sources.root, name, files, sources.journalled.get(name), sources.reads)
 
 
 def _sorted(parts: list[Any]) -> Any:

@@ -89,7 +89,7 @@ class JobOptions:
         return True
 
 
-Told = TypeVar("Told", bound="JobOptions")
+Options = TypeVar("Options", bound="JobOptions")
 
 
 @dataclass
@@ -117,7 +117,7 @@ class JobReport:
 
 
 @dataclass
-class JobRun(Generic[Told]):
+class JobRun(Generic[Options]):
     """One run of a job.
 
     Attributes:
@@ -132,7 +132,7 @@ class JobRun(Generic[Told]):
 
     start: SparkStart
     sources: Sources
-    options: Told
+    options: Options
     tell: Callable[[str], None]
     account: JobReport
     alert: Callable[[str], None] = lambda _: None
@@ -192,16 +192,16 @@ class JobRun(Generic[Told]):
         discard_output(place)
 
 
-class SparkJob(Protocol[Told]):
+class SparkJob(Protocol[Options]):
     """A job: reads the trail of the run, writes its tables, and returns a summary for people."""
 
-    def __call__(self, run: JobRun[Told]) -> dict[str, Any]: ...
+    def __call__(self, run: JobRun[Options]) -> dict[str, Any]: ...
 
 
 def run_job(
     name: str,
-    job: SparkJob[Told],
-    options: Told,
+    job: SparkJob[Options],
+    options: Options,
     tell: Callable[[str], None] = lambda _: None,
     spark: SparkSession | None = None,
     alert: Callable[[str], None] = lambda _: None,

@@ -56,7 +56,10 @@ def with_journals(sources: Sources, spots: Spots | None) -> Sources:
     """
     if not isinstance(sources.root, Path):
         return sources
-    pins, told = dict(sources.pins), defaultdict(list, {name: [rows] for name, rows in sources.told.items()})
+    pins, journalled = (
+        dict(sources.pins),
+        defaultdict(list, {name: [rows] for name, rows in sources.journalled.items()}),
+    )
     for broker, pinned in sources.pins.items():
         if not has_at_most(sources.root, broker, MAX_JOURNAL_BYTES) or not _is_open(pinned, spots):
             continue
@@ -72,13 +75,15 @@ def with_journals(sources: Sources, spots: Spots | None) -> Sources:
         for part in remainders(entries, runs, holes, partial(ExactRecorder, broker), warnings):
             runs, holes = joined(runs, part.extended), (*holes, *part.holes)
             for name, rows in _tables(broker, part).items():
-                told[name].append(rows)
+                journalled[name].append(rows)
         pins[broker] = fresh._replace(runs=runs, holes=holes)
-    if not told and pins == sources.pins:
+    if not journalled and pins == sources.pins:
         return sources
     # A manifest that was pinned again may rest on what was compacted since.
     pins = with_unmet(pins)
-    return replace(sources, pins=pins, told={name: pa.concat_tables(parts) for name, parts in told.items()}, _found={})
+    return replace(
+        sources, pins=pins, journalled={name: pa.concat_tables(parts) for name, parts in journalled.items()}, _found={}
+    )
 
 
 def _segments(sources: Sources, broker: int, warnings: list[str]) -> list[SegmentEntries]:

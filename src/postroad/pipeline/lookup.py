@@ -130,7 +130,7 @@ def rows_of(
     root: Location,
     name: str,
     files: Iterable[SourceFile],
-    told: Any = None,
+    journalled: Any = None,
     reads: Reads | None = None,
     columns: Sequence[str] | None = None,
 ) -> Any:
@@ -140,7 +140,7 @@ def rows_of(
         root: of the trail.
         name: of the table.
         files: of the table.
-        told: rows of journals.
+        journalled: rows of journals.
         reads: counts what is read.
         columns: those to read; all by default.
 
@@ -152,8 +152,8 @@ def rows_of(
     for broker, entry, file in opened_ahead(root, files, reads or Reads()):
         rows = file.read(schema.names, {group.index for group in entry.groups}).select(schema.names).cast(schema)
         parts.append(_with_writer(rows, broker, entry.path))
-    if told is not None:
-        parts.append(told.select([*schema.names, "broker", "run"]))
+    if journalled is not None:
+        parts.append(journalled.select([*schema.names, "broker", "run"]))
     return pa.concat_tables(parts) if parts else None
 
 
@@ -199,7 +199,7 @@ def evidence_of(
     context: Context,
     questions: Any,
     files: Iterable[SourceFile],
-    told: Mapping[str, Any],
+    journalled: Mapping[str, Any],
     reads: Reads | None = None,
 ) -> Any:
     """Return all evidence of some ids, the rows of each together, with its questions first.
@@ -209,7 +209,7 @@ def evidence_of(
         context: of the trail.
         questions: ids, with the text `asked`; several may be about one id.
         files: those that may have records of them; of any tables of messages.
-        told: rows of tables beyond the files, with `broker` and `run`.
+        journalled: rows of tables beyond the files, with `broker` and `run`.
         reads: counts what is read.
 
     Raises:
@@ -223,14 +223,14 @@ def evidence_of(
     parts, places = [as_evidence(questions, ASKED)], [asked.place_of_question]
     for name, (source, renamed) in EXACT.items():
         found = list(_asked_rows(root, name, by_table.get(name, ()), asked, reads))
-        found += [told[name]] if name in told else []
+        found += [journalled[name]] if name in journalled else []
         if found:
             rows = pa.concat_tables(found)
             there = asked.places(rows)
             parts.append(as_evidence(rows if name == "passages" else rows.drop(["run"]), source, renamed))
             places.append(there)
     columns = [name for name in FILTER_COLUMNS if name != "broker"]
-    filters = rows_of(root, "filters", by_table.get("filters", ()), told.get("filters"), reads, columns)
+    filters = rows_of(root, "filters", by_table.get("filters", ()), journalled.get("filters"), reads, columns)
     if filters is not None:
         for hits in _hits(context, asked, filters):
             parts.append(as_evidence(hits, HITS))

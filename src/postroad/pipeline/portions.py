@@ -208,7 +208,7 @@ def _shares(files: Sequence[SourceFile], of_file: Ints, groups: Ints, needed: In
 
 
 def table_in_portions(
-    spark: SparkSession, ids: Any, asked: AskedSpots, division: Division, told: Mapping[str, Any]
+    spark: SparkSession, ids: Any, asked: AskedSpots, division: Division, journalled: Mapping[str, Any]
 ) -> DataFrame:
     """Return the same as `in_portions` for ids in an Arrow table: Spark only passes them on, some of them in a row."""
     origin, minute = ids.column("origin").to_numpy(), ids.column("time").to_numpy() // SPOT_MS
@@ -223,12 +223,12 @@ def table_in_portions(
         (number, None, _IDS, _packed(given.take(pa.array(order[bounds[number] : bounds[number + 1]]))))
         for number in range(division.portions)
     ]
-    files = _file_rows(spark, rows + _other_rows(asked, division, told))
+    files = _file_rows(spark, rows + _other_rows(asked, division, journalled))
     return _placed(files, division.portions)
 
 
 def in_portions(
-    spark: SparkSession, ids: DataFrame, asked: AskedSpots, division: Division, told: Mapping[str, Any]
+    spark: SparkSession, ids: DataFrame, asked: AskedSpots, division: Division, journalled: Mapping[str, Any]
 ) -> DataFrame:
     """Return ids and files as rows of one table, the partitions of which are the portions.
 
@@ -237,7 +237,7 @@ def in_portions(
         ids: what is asked for, with the text `asked`.
         asked: the minutes of the ids.
         division: of the question.
-        told: rows of tables beyond the files; each portion gets those of its minutes.
+        journalled: rows of tables beyond the files; each portion gets those of its minutes.
     """
     from pyspark.sql import functions as f
 
@@ -260,7 +260,7 @@ def in_portions(
         *(f.col(name).cast(kind).alias(name) for name, kind in _COLUMNS.items() if name != "portion"),
         *(f.lit(None).cast(kind).alias(name) for name, kind in _FILE_COLUMNS.items()),
     )
-    files = _other_rows(asked, division, told)
+    files = _other_rows(asked, division, journalled)
     if files:
         nothing = [f.lit(None).cast(kind).alias(name) for name, kind in _COLUMNS.items() if name != "portion"]
         given = given.unionByName(_file_rows(spark, files).select("portion", *nothing, *_FILE_COLUMNS))
@@ -274,12 +274,14 @@ def _placed(rows: DataFrame, count: int) -> DataFrame:
     return rows.repartition(max(1, count), "portion")
 
 
-def _other_rows(asked: AskedSpots, division: Division, told: Mapping[str, Any]) -> list[_Row]:
+def _other_rows(asked: AskedSpots, division: Division, journalled: Mapping[str, Any]) -> list[_Row]:
     """Return the files of each portion, and what journals say about its minutes."""
     rows: list[_Row] = [
         (portion, one.broker, one.entry.table, msgspec.msgpack.encode(one.entry)) for portion, one in division.files
     ]
-    return rows + [(portion, None, name, packed) for portion, name, packed in _told_rows(asked, division, told)]
+    return rows + [
+        (portion, None, name, packed) for portion, name, packed in _journalled_rows(asked, division, journalled)
+    ]
 
 
 def _file_rows(spark: SparkSession, rows: list[_Row]) -> DataFrame:
@@ -289,8 +291,10 @@ def _file_rows(spark: SparkSession, rows: list[_Row]) -> DataFrame:
     return spark.createDataFrame(pa.table(arrays, names=["portion", *_FILE_COLUMNS]))
 
 
-def _told_rows(asked: AskedSpots, division: Division, told: Mapping[str, Any]) -> Iterator[tuple[int, str, bytes]]:
-    for name, rows in told.items():
+def _journalled_rows(
+    asked: AskedSpots, division: Division, journalled: Mapping[str, Any]
+) -> Iterator[tuple[int, str, bytes]]:
+    for name, rows in journalled.items():
         if not {*ID[:2]} <= {*rows.column_names} or not len(asked.ids):
             continue
         origin, minute = rows.column("origin").to_numpy(), rows.column("time").to_numpy() // SPOT_MS
@@ -323,11 +327,13 @@ def evidence_in(root: Location, context: Context, batches: Iterable[Any]) -> Any
         return None
     rows = pa.Table.from_batches(held)
     is_id = pc.is_null(rows.column("packed"))
-    told: dict[str, list[Any]] = {_IDS: [rows.filter(is_id).select(_GIVEN)] if _GIVEN[0] in rows.column_names else []}
+    by_table: dict[str, list[Any]] = {
+        _IDS: [rows.filter(is_id).select(_GIVEN)] if _GIVEN[0] in rows.column_names else []
+    }
     files: dict[str, SourceFile] = {}
     for row in rows.filter(pc.invert(is_id)).select(list(_FILE_COLUMNS)).to_pylist():
         if row["broker"] is None:
-            told.setdefault(row["table"], []).append(pa.ipc.open_stream(row["packed"]).read_all())
+            by_table.setdefault(row["table"], []).append(pa.ipc.open_stream(row["packed"]).read_all())
             continue
         entry = msgspec.msgpack.decode(row["packed"], type=FileEntry)
         if entry.path in files:
@@ -335,6 +341,6 @@ def evidence_in(root: Location, context: Context, batches: Iterable[Any]) -> Any
             both = {*files[entry.path].entry.groups, *entry.groups}
             entry = msgspec.structs.replace(entry, groups=tuple(sorted(both, key=lambda one: (one.index, one.origin))))
         files[entry.path] = SourceFile(row["broker"], entry)
-    tables = {name: pa.concat_tables(parts) for name, parts in told.items() if parts}
+    tables = {name: pa.concat_tables(parts) for name, parts in by_table.items() if parts}
     ids = tables.pop(_IDS, None)
     return None if ids is None or not ids.num_rows else evidence_of(root, context, ids, files.values(), tables)

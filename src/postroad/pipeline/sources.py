@@ -90,7 +90,8 @@ class Sources:
         damaged: what was left out so far.
         reads: what the driver itself read.
         workers: compare files with their checksums if they are large; without workers, the driver does it.
-        told: rows of tables that journals have beyond the files, with `broker` and `run` (`journals.with_journals`).
+        journalled: rows of tables that journals have beyond the files, with `broker` and `run`: see
+            `journals.with_journals`.
         pinned_ms: when the pins were taken, in Unix ms.
     """
 
@@ -102,7 +103,7 @@ class Sources:
     damaged: list[Damage] = field(default_factory=list)
     reads: Reads = field(default_factory=Reads)
     workers: SparkSession | None = None
-    told: Mapping[str, Any] = field(default_factory=dict)
+    journalled: Mapping[str, Any] = field(default_factory=dict)
     pinned_ms: int = 0
     _checked: dict[str, str] = field(default_factory=dict)
     _removed: Mapping[int, set[str]] = field(default_factory=dict)
@@ -233,7 +234,7 @@ class Sources:
 
     def has_any(self, tables: Iterable[str]) -> bool:
         """Return whether the manifests name a relevant file of one of some tables, or a journal has rows of it."""
-        return any(name in self.told or self._named(name, always=False) for name in tables)
+        return any(name in self.journalled or self._named(name, always=False) for name in tables)
 
     def need(self, tables: Iterable[str], needed_for: str) -> list[str]:
         """Return those tables that have rows between `since` and `until`: at least one.
@@ -342,14 +343,14 @@ class Sources:
         Raises:
             DamagedFileError: a file of links cannot be read.
         """
-        told = self._neighbours(self.of("links", always=True))
+        named = self._neighbours(self.of("links", always=True))
         for pinned in self.pins.values():
-            told |= pinned.origins(_OF_VERDICTS, self.reads)
+            named |= pinned.origins(_OF_VERDICTS, self.reads)
         try:
-            told |= noted_brokers(self.root)
+            named |= noted_brokers(self.root)
         except TrailDamageError as error:
             self.leave_out(Damage(error.path, error.problem, 0, 0, 0))
-        return sorted(told - self.pins.keys())
+        return sorted(named - self.pins.keys())
 
     def workers_for(self, entries: Iterable[FileEntry]) -> SparkSession | None:
         """Return workers, if files of links and subscriptions are too large for the driver to read."""

@@ -66,9 +66,9 @@ def table(
     """
     chosen = list(sources.of(name) if files is None else files)
     schema = spark_schema(name)
-    told = sources.told.get(name) if files is None else None
-    if told is not None:
-        more = _told(spark, told, schema, runs=name == "passages")
+    journalled = sources.journalled.get(name) if files is None else None
+    if journalled is not None:
+        more = _journalled(spark, journalled, schema, runs=name == "passages")
         if not chosen:
             return more
         written = table(spark, sources, name, chosen, whole_files=whole_files)
@@ -88,11 +88,11 @@ def table(
     return rows.where(f"{time} >= {sources.since} and {time} < {sources.until}")
 
 
-def _told(spark: SparkSession, told: Any, schema: StructType, *, runs: bool) -> DataFrame:
+def _journalled(spark: SparkSession, journalled: Any, schema: StructType, *, runs: bool) -> DataFrame:
     """Return rows that the driver read from journals, with the columns of `schema`, and with `run` if wanted."""
     from pyspark.sql import functions as f
 
-    rows = spark.createDataFrame(told).withColumn("date", f.lit(None).cast("string"))
+    rows = spark.createDataFrame(journalled).withColumn("date", f.lit(None).cast("string"))
     columns = [f.col(field.name).cast(field.dataType).alias(field.name) for field in schema]
     return rows.select(*columns, *([f.col("run")] if runs else []))
 

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from postroad.broker.questions import QuestionError, Questions
-from postroad.tracking import AnswerError, Reconstruction, decode_answer, encode_answer, told
+from postroad.tracking import AnswerError, Reconstruction, decode_answer, encode_answer, with_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from postroad.broker.questions import Said
     from postroad.messages import MessageId
     from postroad.routing.link_state_records import Seals
-    from postroad.tracking import Answer, Exploration, Told
+    from postroad.tracking import Answer, Exploration, NamedJourney
 
 __all__ = ["ANSWER_SECONDS", "Inquiry"]
 
@@ -84,7 +84,7 @@ class Inquiry:
         # Answers that are being found, and who asked.
         self._answering: dict[asyncio.Task[None], int] = {}
 
-    async def trace(self, message: MessageId, exploration: Exploration = "relayed") -> Told:
+    async def trace(self, message: MessageId, exploration: Exploration = "relayed") -> NamedJourney:
         """Where a message went, asked broker by broker from its origin.
 
         A broker that does not answer does not delay the others: what it has written is used in the meantime, and
@@ -119,7 +119,7 @@ class Inquiry:
         finally:
             for task in (*live, *files):
                 task.cancel()
-        return told(work.journey(), answers.values())
+        return with_names(work.journey(), answers.values())
 
     async def _ask(self, broker: int, message: MessageId, until: float) -> Answer | None:
         """A broker's own answer, or None when it has given none by then."""

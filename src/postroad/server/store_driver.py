@@ -82,7 +82,7 @@ class StoreDriver:
         self._redelivery_due = 0
         self._failing_since: float | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._told = 0
+        self._reported = 0
         self._is_full = False
 
     # --- start and stop ----------------------------------------------------------------------------------------------
@@ -118,12 +118,12 @@ class StoreDriver:
         return recover(segments, self.disk.read, self.disk.sync)
 
     def _tell_recovery(self, found: Recovered) -> None:
-        self._told = len(found.told)
+        self._reported = len(found.notices)
         if found.segments:
             waiting = sum(each.live.size for each in found.cursors)
             fields = {"subscriptions": len(found.cursors), "messages": waiting, "segments": len(found.segments)}
             log.info("store recovered", extra=fields)
-        for text in found.told:
+        for text in found.notices:
             if found.damaged or found.lost_rows or found.preserved:
                 log.error("store damaged", extra={"what": text})
             else:
@@ -346,9 +346,9 @@ class StoreDriver:
                 self._proceed()
         if any(data is None for _, data in found):
             self._loop.call_later(RETRY_SECONDS, self._proceed)
-        for text in store.told[self._told :]:
+        for text in store.notices[self._reported :]:
             log.error("store damaged", extra={"what": text})
-        self._told = len(store.told)
+        self._reported = len(store.notices)
 
     def _proceed(self) -> None:
         try:

@@ -28,7 +28,7 @@ MAX_NOTED_RUNS = 1024
 
 
 class Taken(NamedTuple):
-    """Rows of one record that a cursor hands out, in order.
+    """Rows of one record taken from a cursor, in order.
 
     Attributes:
         places: name the rows; the taker settles them or gives them back.
@@ -62,7 +62,7 @@ class Cursor:
         fence: rows are given out once the record of this number is safe. It says that the cursor is attached, gave it
             rows of another cursor, or says that rows were given up.
         given_up: the number of the last record that says that rows were given up; 0 for none.
-        waiting: rows to hand out.
+        waiting: rows to deliver.
         in_flight: rows that were given out and are neither settled nor given back.
         tried: rows that were, or may have been, given out before; a superset, cleaned when rows are given out again.
         tries: at k, the rows that surely returned more than k times; each set contains the next one.
@@ -124,7 +124,7 @@ class Cursor:
         return subtract(runs, unite(self.waiting.runs, self.in_flight.runs))
 
     def take(self, runs: Runs) -> None:
-        """Hand out waiting rows."""
+        """Take waiting rows."""
         self.waiting.remove(runs)
         self.in_flight.add(runs)
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 __all__ = ["Log"]
 
 # Damage is described this often; after that it is only counted.
-MAX_TOLD = 100
+MAX_NOTICES = 100
 
 
 class Log:
@@ -73,14 +73,14 @@ class Log:
         room: how much more is accepted.
         touches: counts changes that a crash must not lose.
         on_work: called whenever there is something to write or to read.
-        told: descriptions of damage that was found.
+        notices: descriptions of damage that was found.
     """
 
     def __init__(self, settings: StoreSettings, recovered: Recovered | None = None) -> None:
         self.settings = settings
         self.cursors: dict[int, Cursor] = {}
         self._durable: set[int] = set()
-        self.told: list[str] = []
+        self.notices: list[str] = []
         self._catalog = Catalog()
         self._cache = RecordCache(settings.cache_bytes)
         self.room = StoreRoom(settings, self._use)
@@ -101,7 +101,7 @@ class Log:
         for segment in recovered.preserved:
             self._writer.preserve(segment)
         self._damaged, self._lost_rows = recovered.damaged, recovered.lost_rows
-        self.told = list(recovered.told[:MAX_TOLD])
+        self.notices = list(recovered.notices[:MAX_NOTICES])
         self._catalog.load(recovered.records)
         for state in recovered.cursors:
             cursor = Cursor(state.number, state.terms, True, state.live, state.tried, state.tries, state.notes)
@@ -227,33 +227,33 @@ class Log:
         self.wake()
 
     def pull(self, cursor: Cursor, most: int) -> list[Taken]:
-        """Hand out the next rows of a cursor, `most` at most, up to the first that is not safe or not in memory."""
+        """Take the next rows of a cursor, `most` at most, up to the first that is not safe or not in memory."""
         return self._reads.pull(cursor, most, self._below(cursor))
 
     def _below(self, cursor: Cursor) -> int:
-        """Return the place up to which a cursor may hand out rows."""
+        """Return the place up to which a cursor may give rows."""
         if self.is_fenced(cursor):
             return 0
         return min((self.safe + 1 if cursor.durable else self._writer.number) << ROW_BITS, cursor.ceiling)
 
     def is_fenced(self, cursor: Cursor) -> bool:
-        """Return whether a cursor hands out nothing now."""
+        """Return whether nothing can be taken from a cursor now."""
         return cursor.durable and cursor.fence > self.safe
 
     def fence(self, cursor: Cursor) -> None:
-        """Hand out nothing more of a cursor before all that was noted so far is safe."""
+        """Take nothing more of a cursor before all that was noted so far is safe."""
         self._seal_settled()
         cursor.fence = max(cursor.fence, self._writer.number - 1)
 
     def peek(self, cursor: Cursor, among: Runs, most: int) -> list[Taken]:
         """Show the first of some waiting rows of a cursor, `most` at most: those that are safe and in memory.
 
-        They keep waiting until `take` hands them out. Records that are not in memory are listed by `take_reads`.
+        They keep waiting until `take` returns them. Records that are not in memory are listed by `take_reads`.
         """
         return self._reads.peek(cursor, among, most, self._below(cursor))
 
     def take(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
-        """Hand out waiting rows of a cursor that `peek` has shown."""
+        """Take waiting rows of a cursor that `peek` has shown."""
         cursor.take(runs_of(places))
 
     def settle(self, cursor: Cursor, places: NDArray[np.int64]) -> None:
@@ -298,8 +298,8 @@ class Log:
         to.waiting.add(fresh)
         to.notes.setdefault(note, RowSet()).add(runs)
         self.touches += 1
-        told = Transfer(cursor.number, to.number, packed(runs), note)
-        self._enqueue(Kind.TRANSFERRED, msgspec.msgpack.encode(told), True)
+        transfer = Transfer(cursor.number, to.number, packed(runs), note)
+        self._enqueue(Kind.TRANSFERRED, msgspec.msgpack.encode(transfer), True)
         # Rule 3: a crash before this is safe leaves the rows with the cursor that had them.
         self.fence(to)
 
@@ -344,7 +344,7 @@ class Log:
     def _seal_settled(self) -> None:
         """Write a record of the rows that were settled since the last one."""
         settled, self._settled, self._settled_durable = self._settled, {}, False
-        told = []
+        recorded = []
         for number, parts in settled.items():
             if (cursor := self.cursors.get(number)) is None:
                 continue
@@ -353,9 +353,9 @@ class Log:
             self._settled_rows += cursor.settle(runs)
             cursor.bytes -= self._catalog.count(runs, -1)
             if cursor.durable and len(runs.starts):
-                told.append((number, runs))
-        if told:
-            self._enqueue(Kind.SETTLED, settled_payload(told), True)
+                recorded.append((number, runs))
+        if recorded:
+            self._enqueue(Kind.SETTLED, settled_payload(recorded), True)
 
     def unread(self, cursor: Cursor) -> int:
         """Return how many rows a cursor has not given out, including rows of the open record."""
@@ -447,9 +447,9 @@ class Log:
         self._writer.preserve(entry.segment)
         self._damaged += 1
         self._lost_rows += lost
-        if len(self.told) < MAX_TOLD:
+        if len(self.notices) < MAX_NOTICES:
             text = f"{entry.described} is damaged; {lost:,} deliveries are lost, and its file is kept as"
-            self.told.append(f"{text} {segment_name(entry.segment)}.damaged")
+            self.notices.append(f"{text} {segment_name(entry.segment)}.damaged")
 
     def _checkpoint(self, through: int) -> bytes:
         """The payload of a checkpoint: what recovery needs of all records up to a number."""

@@ -56,7 +56,7 @@ class RecordReads:
         return stored
 
     def pull(self, cursor: Cursor, most: int, below: int) -> list[Taken]:
-        """Hand out the next rows of a cursor, up to `most` and below a place, as far as they are in memory."""
+        """Take the next rows of a cursor, up to `most` and below a place, as far as they are in memory."""
         found = cursor.waiting.front(most, below)
         taken: list[Taken] = []
         done = 0

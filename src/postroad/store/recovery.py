@@ -99,7 +99,7 @@ class Recovered(NamedTuple):
         cut_bytes: of the torn tail.
         damaged: holes in what was confirmed.
         lost_rows: rows that cursors waited for and that are gone.
-        told: what was cut or damaged, in words.
+        notices: what was cut or damaged, in words.
         recent: uint64[n, 2]: ids of the rows stored last, as batches have them. Others may send them again.
         preserved: segments that are damaged, or cut where no write was unfinished: their bytes are kept for people.
         is_forced: all of it is on disk; otherwise an earlier process may have died before it forced it there.
@@ -113,7 +113,7 @@ class Recovered(NamedTuple):
     cut_bytes: int
     damaged: int
     lost_rows: int
-    told: list[str]
+    notices: list[str]
     recent: NDArray[np.uint64]
     preserved: tuple[int, ...] = ()
     is_forced: bool = False
@@ -300,10 +300,10 @@ def recover(
     Raises:
         StoreReadError: a segment cannot be read. Nothing was changed.
     """
-    told: list[str] = []
+    notices: list[str] = []
     contents = _from_last_checkpoint(list(found), read)
     whole = [each for _, _, frames in contents for each in frames if isinstance(each, Record)]
-    replay, scan = _Replay(), _Scan(max((each.synced for each in whole), default=0), told)
+    replay, scan = _Replay(), _Scan(max((each.synced for each in whole), default=0), notices)
     for segment, data, frames in contents:
         if scan.is_over:
             scan.cut(segment, 0, memoryview(data), frames)
@@ -387,9 +387,9 @@ _LOST = "; what was there is lost"
 class _Scan:
     """Reads frames in order, up to the torn tail."""
 
-    def __init__(self, synced: int, told: list[str]) -> None:
+    def __init__(self, synced: int, notices: list[str]) -> None:
         self._synced = synced
-        self.told = told
+        self.notices = notices
         self.is_over = False
         self.cut_bytes = self.damaged = 0
         self.preserved: set[int] = set()
@@ -425,7 +425,7 @@ class _Scan:
     def _damage(self, segment: int, start: int, what: str) -> None:
         self.damaged += 1
         self.preserved.add(segment)
-        self.told.append(f"segment {segment} at {start:,}: {what}")
+        self.notices.append(f"segment {segment} at {start:,}: {what}")
 
     def cut(self, segment: int, start: int, data: memoryview, frames: list[Record | LogHole]) -> None:
         size = len(data) - start
@@ -434,10 +434,10 @@ class _Scan:
         self.cut_bytes += size
         whole = sum(isinstance(each, Record) and each.start >= start for each in frames)
         if not whole and is_unfinished(data, start):
-            self.told.append(f"segment {segment} at {start:,}: {size:,} bytes of an unfinished write are cut off")
+            self.notices.append(f"segment {segment} at {start:,}: {size:,} bytes of an unfinished write are cut off")
             return
         self.preserved.add(segment)
-        self.told.append(
+        self.notices.append(
             f"segment {segment} at {start:,}: {size:,} bytes are cut off with {whole:,} whole records in them, because "
             "nothing says that they were confirmed"
         )
@@ -463,11 +463,11 @@ def _recovered(
         cursors.append(cursor.recovered(number, kept))
         wanted = unite(wanted, kept)
     needed = np.isin(records[0], wanted.starts >> ROW_BITS)
-    scan.told += [
+    scan.notices += [
         f"segment {each}: its file is kept as {segment_name(each)}.damaged" for each in sorted(scan.preserved)
     ]
     if lost:
-        scan.told.append(f"{lost:,} rows that subscriptions waited for are gone with the segments they were in")
+        scan.notices.append(f"{lost:,} rows that subscriptions waited for are gone with the segments they were in")
     return Recovered(
         dict(found),
         max(found, default=0),
@@ -477,7 +477,7 @@ def _recovered(
         scan.cut_bytes,
         scan.damaged,
         lost,
-        scan.told,
+        scan.notices,
         recent,
         tuple(sorted(scan.preserved)),
     )

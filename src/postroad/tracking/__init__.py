@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from postroad.tracking.filter_shape import shape_of
     from postroad.tracking.findings import Drop, Findings, Gap, Hit, merged
     from postroad.tracking.history import NUMBERED, HistoryName
-    from postroad.tracking.journey_documents import Told, journey_document, told
+    from postroad.tracking.journey_documents import NamedJourney, journey_document, with_names
     from postroad.tracking.latency import LATENCY_BUCKETS, LATENCY_GROWTH, LatencySketch, bucket_limits
     from postroad.tracking.log_recorder import LogRecorder
     from postroad.tracking.presence import GOES_ON, Presence, Stays
@@ -94,6 +94,7 @@ __all__ = [
     "LogRecorder",
     "LogRecords",
     "LostHop",
+    "NamedJourney",
     "NamedSubscription",
     "Names",
     "OpenHop",
@@ -112,7 +113,6 @@ __all__ = [
     "Stop",
     "SubscriptionChanges",
     "Timings",
-    "Told",
     "TraceContext",
     "TrackingError",
     "TrackingRecorder",
@@ -131,7 +131,7 @@ __all__ = [
     "merged",
     "probe",
     "shape_of",
-    "told",
+    "with_names",
     "without_superseded",
 ]
 
@@ -172,6 +172,7 @@ _LATER = {
     "LogRecords": "segments",
     "LostHop": "reconstruction",
     "NUMBERED": "history",
+    "NamedJourney": "journey_documents",
     "NamedSubscription": "answers",
     "Names": "segments",
     "OpenHop": "reconstruction",
@@ -190,7 +191,6 @@ _LATER = {
     "Stop": "reconstruction",
     "SubscriptionChanges": "segments",
     "Timings": "segments",
-    "Told": "journey_documents",
     "TrackingError": "settings",
     "TrackingRecorder": "contract",
     "TrackingStatistics": "contract",
@@ -207,7 +207,7 @@ _LATER = {
     "merged": "findings",
     "probe": "filter_probe",
     "shape_of": "filter_shape",
-    "told": "journey_documents",
+    "with_names": "journey_documents",
     "without_superseded": "filter_probe",
 }
 

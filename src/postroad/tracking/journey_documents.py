@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from postroad.tracking.findings import Hit
     from postroad.tracking.reconstruction import Journey, Stop
 
-__all__ = ["Told", "journey_document", "told"]
+__all__ = ["NamedJourney", "journey_document", "with_names"]
 
 
-class Told(NamedTuple):
+class NamedJourney(NamedTuple):
     """A journey and the names in it.
 
     Attributes:
@@ -29,7 +29,7 @@ class Told(NamedTuple):
     subscriptions: Mapping[tuple[int, int], NamedSubscription]
 
 
-def told(journey: Journey, answers: Iterable[Answer]) -> Told:
+def with_names(journey: Journey, answers: Iterable[Answer]) -> NamedJourney:
     """The journey with the names that the answers have."""
     publisher = None
     subscriptions: dict[tuple[int, int], NamedSubscription] = {}
@@ -38,18 +38,18 @@ def told(journey: Journey, answers: Iterable[Answer]) -> Told:
         if broker == journey.id.broker and answer.publisher is not None:
             publisher = answer.publisher
         subscriptions |= {(broker, one.number): one for one in answer.subscriptions}
-    return Told(journey, publisher, subscriptions)
+    return NamedJourney(journey, publisher, subscriptions)
 
 
-def journey_document(story: Told) -> dict[str, Any]:
+def journey_document(named: NamedJourney) -> dict[str, Any]:
     """The journey as JSON has it."""
-    journey = story.journey
+    journey = named.journey
     return {
         "id": str(journey.id),
         "verdict": journey.verdict.value,
         "certainty": journey.certainty,
-        "origin": _origin(journey.id, story.publisher),
-        "stops": [_stop(stop, story) for stop in journey.stops],
+        "origin": _origin(journey.id, named.publisher),
+        "stops": [_stop(stop, named) for stop in journey.stops],
         "lost": [hop._asdict() for hop in journey.lost],
         "open": [hop._asdict() for hop in journey.open],
         "pruned": [hop._asdict() for hop in journey.pruned],
@@ -64,7 +64,7 @@ def _origin(id: MessageId, publisher: str | None) -> dict[str, Any]:
     return {"broker": id.broker, "publisher": id.publisher, "name": publisher, "time": id.time, "counter": id.counter}
 
 
-def _stop(stop: Stop, story: Told) -> dict[str, Any]:
+def _stop(stop: Stop, named: NamedJourney) -> dict[str, Any]:
     findings = stop.findings
     acknowledged = {hit.number for hit in findings.acknowledged}
     refused = {hit.number for hit in findings.refused}
@@ -77,16 +77,16 @@ def _stop(stop: Stop, story: Told) -> dict[str, Any]:
         "doubt": stop.doubt,
         "window": list(stop.window),
         "delivered": [
-            _subscription(stop, hit, story)
+            _subscription(stop, hit, named)
             | {"acknowledged": hit.number in acknowledged, "refused": hit.number in refused}
             for hit in findings.delivered
         ],
-        "waiting": [_subscription(stop, hit, story) for hit in findings.queued if hit.number not in taken],
+        "waiting": [_subscription(stop, hit, named) for hit in findings.queued if hit.number not in taken],
         "dropped": [drop._asdict() for drop in findings.dropped],
     }
 
 
-def _subscription(stop: Stop, hit: Hit, story: Told) -> dict[str, Any]:
-    known = story.subscriptions.get((stop.broker, hit.number))
-    named = {} if known is None else {"name": known.principal, "topic": known.topic, "selector": known.selector}
-    return {"subscription": hit.number, "doubt": hit.doubt, **named}
+def _subscription(stop: Stop, hit: Hit, named: NamedJourney) -> dict[str, Any]:
+    known = named.subscriptions.get((stop.broker, hit.number))
+    who = {} if known is None else {"name": known.principal, "topic": known.topic, "selector": known.selector}
+    return {"subscription": hit.number, "doubt": hit.doubt, **who}

@@ -20,12 +20,12 @@ from postroad.tracking import (
     ExactRecorder,
     Findings,
     Gap,
+    NamedJourney,
     NamedSubscription,
     Presence,
     Reconstruction,
-    Told,
     key_times,
-    told,
+    with_names,
 )
 from postroad.tracking.witnessed_links import WitnessedLinks
 from postroad.trail.columns import DAY_MS
@@ -180,9 +180,9 @@ class Trail:
             evidence.drops.append(Drop(row["subscription"], row["link"], row["reason"], row["at"]))
         neighbours = {*self.neighbours(broker, *window, evidence.gaps)}
         for part in parts:
-            told = part.recorder.findings(identity, part.through)
-            evidence.told(told, part.run.number)
-            neighbours |= {*told.neighbours}
+            found = part.recorder.findings(identity, part.through)
+            evidence.told(found, part.run.number)
+            neighbours |= {*found.neighbours}
         self._probe(evidence, *window, tuple(sorted(neighbours)))
         runs = pinned.runs
         for longer in extended:
@@ -214,12 +214,12 @@ class Trail:
             warnings: list[str] = []
             is_small = partial(has_at_most, self.root, broker, MAX_JOURNAL_BYTES)
             segments = read_segments(self.root, broker, warnings)
-            told = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in segments if is_small()]
+            entries = [SegmentEntries(iter(list(one.entries)), one.is_torn) for one in segments if is_small()]
             parts: tuple[Remainder, ...] = ()
-            if told:
+            if entries:
                 pinned = self._pinned[broker] = pin_fitting(self.root, broker, self.reads)
                 fresh = partial(ExactRecorder, broker)
-                parts = tuple(remainders(told, pinned.runs, pinned.holes, fresh, warnings))
+                parts = tuple(remainders(entries, pinned.runs, pinned.holes, fresh, warnings))
             self._journals[broker] = parts
         return self._journals[broker]
 
@@ -324,7 +324,7 @@ class Trail:
         tolerance: int = DEFAULT_TOLERANCE_MS,
         skew: int = DEFAULT_SKEW_MS,
         exploration: Exploration = "relayed",
-    ) -> Told:
+    ) -> NamedJourney:
         """Where a message went, asking broker by broker from its origin.
 
         Around a broker without a complete record, perhaps without any, others are asked that had a link to it.
@@ -342,7 +342,7 @@ class Trail:
                 answer = self.answer(broker, identity, tolerance, skew)
                 answers.append(answer)
                 question.tell(broker, answer.findings)
-        return told(question.journey(), answers)
+        return with_names(question.journey(), answers)
 
     # --- one time --------------------------------------------------------------------------------------------------
 
@@ -487,14 +487,14 @@ class Trail:
 
         Reads the whole manifests, and all links.
         """
-        told: set[int] = set()
+        named: set[int] = set()
         for broker in self.brokers():
             entries, _ = self.pinned(broker).all_entries(None, self.reads)
-            told |= origins_of(entries)
+            named |= origins_of(entries)
             links = [entry for entry in entries if entry.table == "links"]
-            told.update(row["neighbour"] for row in self._all_rows(links, broker, ["neighbour"]))
+            named.update(row["neighbour"] for row in self._all_rows(links, broker, ["neighbour"]))
         try:
-            told |= noted_brokers(self.root)
+            named |= noted_brokers(self.root)
         except TrailDamageError as error:
             self._damaged(error, (0, 0))
-        return sorted(told - set(self.brokers()))
+        return sorted(named - set(self.brokers()))

@@ -182,7 +182,7 @@ def _traced(
         return evidence, _judging(context, tally)
     files = [one for name in RECORDS_OF_MESSAGES for one in sources.of(name)]
     division = divided(asked, files)
-    rows = (table_in_portions if brought else in_portions)(spark, ids, asked, division, sources.told)
+    rows = (table_in_portions if brought else in_portions)(spark, ids, asked, division, sources.journalled)
     return rows, _answering(sources.root, read_context(sources), tally)
 
 
@@ -209,7 +209,7 @@ def _joined_evidence(
     context = read_context(sources)
     evidence, columns = as_evidence(ids, ASKED), {*ID, "broker", *filled(ids)}
     for name, (source, renamed) in EXACT.items():
-        if sources.of(name) or name in sources.told:
+        if sources.of(name) or name in sources.journalled:
             rows = table(spark, sources, name)
             rows = with_runs(rows) if name == "passages" else rows
             found = of_asked(rows, wanted) if bins.count <= broadcast_ids else of_asked_by_bins(rows, wanted, bins)
