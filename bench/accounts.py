@@ -57,8 +57,8 @@ class Lane:
 class Window:
     """How many messages may be under way, so that no broker has to drop any and all are kept busy alike.
 
-    At most `most`, and at most about `SECONDS` of what the broker has managed lately: a slow one is not flooded, and a
-    run ends soon after its time is up.
+    At most `most`, and at most about `SECONDS` of what the broker has managed recently: a slow one is not flooded, and
+    a run ends soon after its time is up.
     """
 
     SECONDS = 0.25

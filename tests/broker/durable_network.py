@@ -1,6 +1,6 @@
 """Brokers of one network with durable subscribers, on simulated disks; and an oracle.
 
-The wires lose, repeat and reorder packets, brokers crash in the midst of writes, subscribers come and go. What was
+The wires lose, repeat and reorder packets, brokers crash in the middle of writes, subscribers come and go. What was
 confirmed to a publisher at any broker reaches every durable subscriber that wants it: once after a confirmed
 acknowledgement, marked if it may have come before, and in the order of its broker.
 

@@ -208,7 +208,7 @@ class QueueNetwork:
             client.held[body] = (message.id.head, message.id.tail)
 
     def commit(self, number: int, fails: bool = False) -> None:
-        """One commit, or a failure of the machine in the midst of it; then what there is to read."""
+        """One commit, or a failure of the machine in the middle of it; then what there is to read."""
         broker = self.brokers[number]
         commit = broker.log.take_commit(self.now)
         if commit is not None:

@@ -85,7 +85,7 @@ def test_replays_are_limited_for_a_session_and_for_the_broker(monkeypatch: pytes
     scene.publish(5, "a.x")
     scene.durable("n", ReplayStart())
     scene.core.unsubscribe(scene.reader, "n", scene.now)
-    # The durable one is away, and counts all the same.
+    # The durable one is away, and counts anyway.
     kept = [scene.subscribe(ReplayStart()) for _ in range(2)]
     refusal = "3 subscriptions of this client read their history"
     with pytest.raises(BrokerError, match=refusal):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 BROKER = 4
 NOON = 1_800_000_000_000
 ROWS = 1_000
-# A book with little in it has a chunk all the same.
+# A book with little in it has a chunk anyway.
 BOOK_BYTES = 3 << 20
 
 

@@ -34,7 +34,7 @@ async def scraped(port: int) -> dict[str, Metric]:
 
 
 def in_a_network() -> NetworkConfig:
-    # Nobody is there: the metrics of the link are, all the same.
+    # Nobody is there: the metrics of the link are, anyway.
     return NetworkConfig(neighbours=[Neighbouring(number=2, port=1)])
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STORE = StoreSettings(cache_bytes=20_000, segment_bytes=65_536)
-# Consumers that leave give back messages time and again; none is to become a dead letter.
+# Consumers that leave give back messages repeatedly; none is to become a dead letter.
 QUEUES = QueueSettings(max_deliveries=1_000, redelivery_ms=5, max_redelivery_ms=20)
 GROUPS = 6
 COUNT = 200

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from postroad.topology import StrategyName
 
 DIAMOND = Graph(range(1, 5), {(1, 2): 10, (2, 4): 10, (1, 3): 20, (3, 4): 20})
-# Far fewer ids than pass while a broker is frozen: a minute is remembered all the same.
+# Far fewer ids than pass while a broker is frozen: a minute is remembered anyway.
 SHORT = Settings(window=64)
 SILENCE_MS = 3_000
 

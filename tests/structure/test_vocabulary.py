@@ -45,7 +45,7 @@ def test_files_are_found() -> None:
     assert "src/postroad/broker/sessions.py" in map(name, files(".py", PACKAGE))
 
 
-# Modules are nouns for what they hold. These end like a verb's -ing form, and are nouns all the same.
+# Modules are nouns for what they hold. These end like a verb's -ing form, and are nouns anyway.
 NOUNS_IN_ING = {"config/tracking.py": "the settings of the room of that name"}
 
 

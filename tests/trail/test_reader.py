@@ -372,7 +372,7 @@ def test_a_damaged_file_is_named_and_never_makes_a_wrong_answer(tmp_path: Path, 
                 found = trail.findings(broker, one)
                 # Either the answer is the true one, or it says that the record is not complete.
                 assert found.gaps or found == truth, path
-                # What is said is true all the same.
+                # What is said is true anyway.
                 assert set(found.relayed_to) <= set(truth.relayed_to)
                 assert set(found.delivered) <= set(truth.delivered)
                 assert found == truth or any(str(path) in text for text in trail.warnings), path

@@ -134,7 +134,7 @@ class _ParquetFiles:
             self._flush()
 
     def _flush(self) -> None:
-        """Write a row group. The first one also if it is empty: an empty dataset has its columns all the same."""
+        """Write a row group. The first one also if it is empty: an empty dataset has its columns anyway."""
         table = pa.concat_tables([ARCHIVE_SCHEMA.empty_table(), *self._waiting])
         self._waiting = []
         if self._writer is None or self._in_file >= FILE_ROWS:

@@ -59,7 +59,7 @@ class Deliveries:
         limits: what may wait, at present.
         in_turns: whether there are turns.
         acknowledgements: what clients acknowledge and refuse.
-        overflowed: the subscriptions whose queues were full lately.
+        overflowed: the subscriptions whose queues were full recently.
         stored: what subscriptions have in the store; None without a store.
         queues: the queues; None without a store.
         durables: the durable subscriptions; None without a store.

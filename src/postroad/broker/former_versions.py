@@ -96,7 +96,7 @@ class FormerVersions:
     Attributes:
         latest: the latest state that a version begins with, or ends before.
         bytes: what they take, about.
-        dropped: how many were dropped for want of room while something of their states could come.
+        dropped: how many were dropped because there was no room while something of their states could come.
     """
 
     def __init__(self, core: Broker) -> None:

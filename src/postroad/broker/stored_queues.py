@@ -171,7 +171,7 @@ class StoredQueues:
         return mask if mask.any() else None
 
     def stored_before(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Return which ids an earlier process has stored lately."""
+        """Return which ids an earlier process has stored recently."""
         if not len(self.recent):
             return np.zeros(len(ids), np.bool_)
         wanted = id_texts(ids)

@@ -113,7 +113,7 @@ class Publisher:
         """The broker took a message at this time of its clock, and found its id out of tolerance.
 
         The message was stamped before that, and this is heard after: the same exchange as at the connect. If the skew
-        in use is possible all the same, the message has only waited on its way, and the skew stays.
+        in use is possible anyway, the message has only waited on its way, and the skew stays.
         """
         asked = next((now for tail, now in reversed(self._moments) if tail <= skewed.tail), None)
         if asked is None:

@@ -122,7 +122,7 @@ class Wire:
             await line.request("SUBSCRIBE", headers)
         except BaseException:
             self._subscribed.pop(mailbox.name, None)
-            # Cancelled while it waited, perhaps: the server has got, or will get, the wish all the same.
+            # Cancelled while it waited, perhaps: the server has got, or will get, the wish anyway.
             line.post("UNSUBSCRIBE", [("id", mailbox.name)])
             raise
 

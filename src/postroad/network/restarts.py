@@ -22,7 +22,7 @@ class Restarts:
 
     def died(self, broker: int, now: float) -> float | None:
         """Note that a broker died. Returns the seconds to wait before it is started again; None if it died too often
-        lately."""
+        recently."""
         deaths = self._deaths[broker]
         while deaths and now - deaths[0] >= WITHIN_SECONDS:
             deaths.popleft()

@@ -287,22 +287,22 @@ class LiveRecord:
         open_now = self.recorder.findings(message, now)
         named = self.recorder.chronicle.named(_subscriptions_in(open_now))
         publisher = self.recorder.chronicle.publisher(message.publisher) if message.broker == self._broker else None
-        lately = Answer(open_now, publisher, named)
+        in_memory = Answer(open_now, publisher, named)
         gap = Gap(message.time, message.time + 1, hanging(READ_SECONDS))
-        unread = lately._replace(findings=open_now._replace(gaps=(*open_now.gaps, gap)))
+        unread = in_memory._replace(findings=open_now._replace(gaps=(*open_now.gaps, gap)))
         # A store may take long to respond; a question to it must not delay writing.
         is_far = self._keep_local_ms is not None and message.time < now - self._keep_local_ms
-        return await self._read(lambda: self._answered(message, lately, now, released_through), unread, is_far)
+        return await self._read(lambda: self._answered(message, in_memory, now, released_through), unread, is_far)
 
     async def aliased(self, alias: str) -> tuple[list[MessageId], list[str]]:
         """The messages with a foreign id that entered here, or are written on this broker's trail; oldest first.
 
-        Where there are none, also why there may be some all the same.
+        Where there are none, also why there may be some anyway.
 
         Raises:
             TrailError: the trail cannot be read, or not in the time there is.
         """
-        lately = [MessageId.of(head, tail) for head, tail in self.recorder.chronicle.ids_of(alias)]
+        in_memory = [MessageId.of(head, tail) for head, tail in self.recorder.chronicle.ids_of(alias)]
         if self._searches >= MOST_SEARCHES:
             raise TrailError(f"{MOST_SEARCHES} search for aliases already; ask again in a moment")
         self._searches += 1
@@ -316,7 +316,7 @@ class LiveRecord:
         written, hidden = search.result()
         if self.recorder.chronicle.ids_of(LEFT_OUT):
             hidden = [*hidden, f"broker {self._broker}: {GapReason.LEFT_OUT}"]
-        found = sorted({*written, *lately}, key=lambda one: (one.time, bytes(one)))
+        found = sorted({*written, *in_memory}, key=lambda one: (one.time, bytes(one)))
         return found, [] if found else hidden
 
     async def _read(self, work: Callable[[], Read], unread: Read, is_far: bool = False) -> Read:
@@ -348,13 +348,13 @@ class LiveRecord:
         # Nobody may wait any longer for what went wrong.
         search.exception()
 
-    def _answered(self, message: MessageId, lately: Answer, now: int, released_through: int) -> Answer:
+    def _answered(self, message: MessageId, in_memory: Answer, now: int, released_through: int) -> Answer:
         """What the recorder says together with what is written; on the thread that writes."""
         skew = self._skew_ms
         since, until = message.time - skew, message.time + DEFAULT_TOLERANCE_MS + skew
         holes = [Gap(hole.since, hole.until, hole.reason) for hole in self._backlog.holes]
-        findings, publisher = lately.findings, lately.publisher
-        named = {one.number: one for one in lately.subscriptions}
+        findings, publisher = in_memory.findings, in_memory.publisher
+        named = {one.number: one for one in in_memory.subscriptions}
         try:
             trail = Trail(self._root)
             holes += self._gone(trail)

@@ -136,7 +136,7 @@ class Strategy(Protocol):
         """Messages arrived over a link."""
 
     def reroute(self, batch: Batch, destinations: Destinations, now: int, *, returned: bool) -> Routed:
-        """Rows that were held, or (`returned`) that a broken link gave back and that may have arrived all the same."""
+        """Rows that were held, or (`returned`) that a broken link gave back and that may have arrived anyway."""
 
     def control(self, frame: Frame, link: int, now: int) -> Reaction:
         """A control frame arrived over a link.

@@ -56,7 +56,7 @@ def arrived(batch: Batch) -> Batch:
 
 
 def returned_rows(batch: Batch) -> Batch:
-    """A batch that a link gave back: it may have arrived all the same."""
+    """A batch that a link gave back: it may have arrived anyway."""
     envelopes = batch.envelopes.copy()
     envelopes[:, FLAGS] |= MAYBE_DUPLICATE
     return Batch(batch.buffer, batch.spans, batch.ids, envelopes)

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # How far a counter may be ahead of the clock here: a clock may be set to the wrong day, and a broker that started with
-# such a clock is believed all the same. What is further ahead is not a clock set by mistake.
+# such a clock is believed anyway. What is further ahead is not a clock set by mistake.
 MAX_AHEAD_MS = 86_400_000
 
 # Changes of an interest that are kept beside the whole, in number and in bytes; or as many bytes as the whole has. Then

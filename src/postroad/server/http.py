@@ -253,7 +253,7 @@ def _write(writer: asyncio.StreamWriter, answer: HttpResponse) -> None:
     """Send an answer.
 
     Raises:
-        ConnectionError: nobody is there to read it. Writing all the same is an error of another kind in some loops.
+        ConnectionError: nobody is there to read it. Writing anyway is an error of another kind in some loops.
     """
     if writer.is_closing():
         raise ConnectionResetError("the connection is closed")

@@ -66,7 +66,7 @@ class WebSocketConnection(TcpConnection):
         self._early_bytes = 0
 
     def _choose(self, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-        """The newest that both know; a client that names none may speak the protocol all the same."""
+        """The newest that both know; a client that names none may speak the protocol anyway."""
         for known in self._subprotocols:
             if known in offered:
                 return known

@@ -27,7 +27,7 @@ _CHECKPOINT_SHARE = 8
 # The same in a tight log, where room matters more than the work of writing.
 _TIGHT_CHECKPOINT_SHARE = 2
 # A disk that was full has room again with this many times what makes a log tight. With less it would soon be full
-# again, and be reported time and again while publishers and consumers keep it there.
+# again, and be reported repeatedly while publishers and consumers keep it there.
 _AMPLE_SHARE = 2
 # More than any disk has.
 UNLIMITED = 2**62

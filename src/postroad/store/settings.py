@@ -57,7 +57,7 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             subscription drop its oldest. Other brokers keep what is refused here with "push-back"; with "stop", what
             waits here for durable subscriptions of another broker drops its oldest.
         max_age_seconds: what has waited longer is given up; 0 keeps it.
-        cache_bytes: what is kept in memory of records that were written or read lately.
+        cache_bytes: what is kept in memory of records that were written or read recently.
         retain: topics whose messages are kept for a while after everybody has them.
     """
 

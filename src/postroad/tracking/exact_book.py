@@ -106,8 +106,8 @@ class Book:
 
     Args:
         since: when it is opened.
-        spare: chunks of earlier books, taken from the end. Memory that was in use lately costs less than fresh memory,
-            which the system hands out page by page.
+        spare: chunks of earlier books, taken from the end. Memory that was in use a moment ago costs less than fresh
+            memory, which the system gives page by page.
     """
 
     def __init__(self, since: int, spare: list[NDArray[np.uint64]] | None = None) -> None:

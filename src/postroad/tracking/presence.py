@@ -108,7 +108,7 @@ class Presence:
         return tuple(sorted(found))
 
     def forgotten_until(self, since: int) -> int | None:
-        """Until when something was there, from a time on, that is forgotten for want of room; None when nothing is."""
+        """The end of the last stay, from a time on, that was forgotten to make room; None for none."""
         return self._forgotten_until if self._forgotten_until >= since else None
 
     def forget(self, before: int) -> None:

@@ -3,7 +3,7 @@
 To find out whether it was given an object of pandas, pyarrow imports pandas where that is installed: at the first array
 or scalar that it makes of anything. A broker would pay for that with most of a second and a hundred megabytes on its
 first write, and `postroad trace` with half of its time. pyarrow tries once: an attempt that finds no pandas settles it.
-What asks for pandas outright (`to_pandas`) imports it all the same.
+What asks for pandas outright (`to_pandas`) imports it anyway.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class Journal:
 
         Args:
             through: the position.
-            lost: what the trail does not have all the same, from one position to another: it stays for the next start.
+            lost: what the trail does not have anyway, from one position to another: it stays for the next start.
         """
         self._finish()
         gaps = tuple(lost)

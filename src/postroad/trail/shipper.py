@@ -3,7 +3,7 @@
 Files go before the change of the manifest that names them, parts before their checkpoint, each under the name it has
 here. No two brokers write the same name, nothing is renamed, and a store shows a file only when all of it has come.
 What was put is read back and compared with its checksum before anything names it. So a reader there sees an earlier
-state, and where an object is missing all the same, the manifest says which.
+state, and where an object is missing anyway, the manifest says which.
 """
 
 from __future__ import annotations
