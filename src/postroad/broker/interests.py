@@ -3,6 +3,10 @@
 Exact interests are in the same index as the local subscriptions, so one match answers both questions: which local
 subscriptions want a message, and which brokers. A slot belongs to a local subscription (owner 0) or to a broker (owner:
 its number). Encoded interests are in a matrix of their own; the brokers that it names may want a message.
+
+Many rows of a batch go to the same brokers. So `split_by_owner` gives each row the place of its set among the distinct
+sets of the batch (`routing.destinations`), which an open hash table finds: a word of `table` is -1, or such a place. It
+writes the set of each row after the last distinct one, and keeps it there only if it is new.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """Inverts the result of the index: from the subscriptions of each row to the rows of each subscription.
 
-Slots and offsets come from the index itself, and are never negative.
+The index returns a table by rows: row r has slots[offsets[r]:offsets[r + 1]]. Sessions need it by slots: slot s has
+rows[starts[g]:starts[g + 1]], where g is the place of s in `groups`. A counting sort makes the one from the other in
+three passes over the pairs, without comparing any.
+
+Slots and offsets come from the index itself, and are never negative. `Grouping` gives every array its size from them:
+`counts` has a word for each slot that the index may return, `groups` and `starts` one for each of these as well, and
+`rows` one for each pair.
 """
 
 from __future__ import annotations
@@ -64,12 +70,14 @@ def group_rows(
     are rows[starts[g]:starts[g + 1]].
     """
     count = 0
+    # How many rows each slot has, and the slots in the order in which they occur first.
     for slot in slots:
         if counts[slot] == 0:
             groups[count] = slot
             count += 1
         counts[slot] += 1
     at = 0
+    # From here on counts[slot] is the place in `rows` where the slot's next row goes.
     for group in range(count):
         starts[group] = at
         size = counts[groups[group]]
@@ -81,6 +89,7 @@ def group_rows(
             slot = slots[place]
             rows[counts[slot]] = row
             counts[slot] += 1
+    # Only the words that were used: the next call finds zeros without a pass over all slots.
     for group in range(count):
         counts[groups[group]] = 0
     return count

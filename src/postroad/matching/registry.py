@@ -1,7 +1,13 @@
 """The registries beside the constraints: attribute names, and shapes of topic patterns.
 
-The table of names is at most half full when a name is added, so that probes end. A pattern has at most MAX_LEVELS
-levels, and `split_levels` leaves further ones out.
+An attribute has a row of `attributes`, with the place and the size of its name in `text`. `names` finds the row from
+the bytes of a name: an open hash table of 2^n words with linear probing. A word is 0 if it is free; otherwise its upper
+half is that of the name's hash, under the secret of this index, and its lower half is the attribute's number plus one.
+The upper half spares a look at the bytes of most other names.
+
+The table of names is at most half full when a name is added, so that probes end, and the mask keeps every probe inside.
+Names are not removed one by one, which would break the chains of others: the table is emptied and filled again. A
+pattern has at most MAX_LEVELS levels, and `split_levels` leaves further ones out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
 """The categories of one value of a message: pieces of the kernel in `content`.
 
+A category is one 64-bit word, mixed from its family, the hash of the attribute's name (`name`), and what the message
+says: the hash of a text, a packed piece of it, or the place of a threshold that the number lies below. `families` makes
+the words that predicates ask for in the same way, one by one in Python: a message has each word that a predicate which
+holds for it asks for.
+
 Each function appends to `out` and returns the new count. Beyond the end of `out` it only counts, so that the caller
-learns how much room is needed.
+learns how much room is needed. Spans lie in the buffer: they are those of a batch that was checked when it was decoded.
 """
 
 from __future__ import annotations
@@ -67,6 +72,7 @@ def add_topic(buffer: NDArray[np.uint8], start: int, end: int, out: Words, count
 
 @device
 def _packed(buffer: NDArray[np.uint8], start: int, length: int) -> np.uint64:
+    # A piece has MAX_GRAM bytes at most, below its length in the highest byte: different pieces are different words.
     word = np.uint64(length) << _LENGTH_SHIFT
     for index in range(length):
         word |= np.uint64(buffer[start + index]) << np.uint64(8 * index)

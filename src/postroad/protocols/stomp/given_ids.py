@@ -1,4 +1,9 @@
-"""Ids that senders gave to their messages, decoded from the `message-id` headers of a batch by one kernel."""
+"""Ids that senders gave to their messages, decoded from the `message-id` headers of a batch by one kernel.
+
+An id is written as 32 lowercase hexadecimal digits and three dashes, before digits 8, 16 and 28: two halves of 64 bits,
+which become one row of `ids`. A span of `texts` is (start, end) in the buffer, or begins with -1 where a row has no
+such header. The decoder of frames made the spans, so they lie in the buffer; only a span of exactly 35 bytes is read.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +45,7 @@ def _read(buffer: Bytes, texts: Columns, ids: Ids) -> Int:
         if at < 0 or end - at != ID_TEXT_BYTES:
             return row
         head, tail = np.uint64(0), np.uint64(0)
+        # `at` moves by 35 bytes at most, digits and dashes, and so never reaches `end`.
         for number in range(32):
             if number in (8, 16, 28):
                 if buffer[at] != _DASH:
