@@ -17,16 +17,9 @@ from postroad.messages import faults
 from postroad.messages.columns import BODY, BUFFER, METADATA, TOPIC
 from postroad.messages.drafts import Draft, parts_of
 from postroad.messages.errors import MessageError
-from postroad.messages.fields import put_u32, span_at
-from postroad.messages.limits import (
-    MAX_ATTRIBUTE_BYTES,
-    MAX_BATCH_BYTES,
-    MAX_BODY_BYTES,
-    MAX_HEADER_BYTES,
-    MAX_METADATA_BYTES,
-    MAX_TOPIC_BYTES,
-)
-from postroad.messages.scanner import PREFIX_BYTES, VERSION
+from postroad.messages.fields import span_at
+from postroad.messages.limits import MAX_BATCH_BYTES
+from postroad.messages.message_prefix import PREFIX_BYTES, SPAN_LIMITS, VERSION, copy_part, put_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,9 +33,6 @@ __all__ = ["encode", "encode_batch", "encode_metadata"]
 _PREFIX = struct.Struct("<BBHIII")
 
 _PARTS = ("topic", "attribute block", "header lines", "body", "metadata")
-_LIMITS = np.array(
-    [MAX_TOPIC_BYTES, MAX_ATTRIBUTE_BYTES, MAX_HEADER_BYTES, MAX_BODY_BYTES, MAX_METADATA_BYTES], dtype=np.int64
-)
 
 
 def encode(
@@ -91,7 +81,7 @@ def _checked(batch: Batch, measured: tuple[int, int, int]) -> int:
     start, end = batch.spans[row, total : total + 2].tolist()
     if fault == faults.SPAN_RANGE:
         raise MessageError(f"row {row}: the span {start}..{end} does not lie in a buffer of {len(batch.buffer)} bytes")
-    raise LimitError(f"row {row}: the {_PARTS[total // 2]}", end - start, int(_LIMITS[total // 2]), "bytes")
+    raise LimitError(f"row {row}: the {_PARTS[total // 2]}", end - start, int(SPAN_LIMITS[total // 2]), "bytes")
 
 
 @device
@@ -100,7 +90,7 @@ def _measure(spans: Spans, size: int, row: int, column: int) -> tuple[int, int]:
     start, end = span_at(spans, row, column)
     if start < 0 or end < start or end > size:
         return faults.SPAN_RANGE, 0
-    if end - start > _LIMITS[column // 2]:
+    if end - start > SPAN_LIMITS[column // 2]:
         return faults.BODY_LONG, 0
     return faults.FINE, end - start
 
@@ -132,34 +122,22 @@ def _measure_metadata(spans: Spans, size: int, lengths: Lengths) -> tuple[int, i
     return faults.FINE, 0, total
 
 
-@device
-def _copy(buffer: Bytes, spans: Spans, row: int, column: int, out: Bytes, at: int) -> int:
-    """Copy one span to `at`; return the offset after it.
-
-    With unsigned indices the compiler knows that none counts from the end, which makes the loop 12 times as fast.
-    """
-    start, end = span_at(spans, row, column)
-    origin, target = np.uint64(start), np.uint64(at)
-    for index in range(np.uint64(end - start)):
-        out[target + index] = buffer[origin + index]
-    return at + end - start
-
-
 @kernel(f"void({BUFFER}, int32[:, ::1], uint8[::1])")
 def _gather_messages(buffer: Bytes, spans: Spans, out: Bytes) -> None:
     at = 0
     for row in range(len(spans)):
         for part in range(4):
             start, end = span_at(spans, row, 2 * part)
-            # The first word is version, reserved byte and the 16 bits of the topic's length.
-            put_u32(out, at + 4 * part, VERSION | (end - start) << 16 if part == 0 else end - start)
+            put_length(out, at, part, end - start)
         at += PREFIX_BYTES
         for column in range(TOPIC, BODY + 2, 2):
-            at = _copy(buffer, spans, row, column, out, at)
+            start, end = span_at(spans, row, column)
+            at = copy_part(buffer, start, end, out, at)
 
 
 @kernel(f"void({BUFFER}, int32[:, ::1], uint8[::1])")
 def _gather_metadata(buffer: Bytes, spans: Spans, out: Bytes) -> None:
     at = 0
     for row in range(len(spans)):
-        at = _copy(buffer, spans, row, METADATA, out, at)
+        start, end = span_at(spans, row, METADATA)
+        at = copy_part(buffer, start, end, out, at)

@@ -1,7 +1,6 @@
 """Kernels that read untrusted messages: they check everything and set the spans of a batch.
 
-An encoded message begins with a prefix of 16 bytes, little-endian: version u8, 0, then the lengths of topic (u16),
-attribute block, header lines and body (u32 each). The four parts follow in this order.
+`message_prefix` has the layout of an encoded message.
 
 Lengths are added in 64 bits and compared with the buffer before a span is set. Spans have 32 bits, which is enough:
 `decode_batch` and the codecs refuse buffers beyond MAX_BATCH_BYTES. A negative length is refused as too short for a
@@ -26,12 +25,10 @@ from postroad.messages.limits import (
     MAX_METADATA_BYTES,
     MAX_TOPIC_BYTES,
 )
+from postroad.messages.message_prefix import PREFIX_BYTES, VERSION
 
 if TYPE_CHECKING:
     from postroad.messages.columns import Bytes, Lengths, Spans
-
-VERSION = 1
-PREFIX_BYTES = 16
 
 
 @device

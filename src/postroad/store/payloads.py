@@ -28,7 +28,7 @@ from postroad.messages import decode_batch, decode_envelopes, encode_batch, enco
 from postroad.messages.columns import METADATA
 from postroad.messages.envelope import ENVELOPE_BYTES
 from postroad.messages.id_columns import TIME_SHIFT
-from postroad.messages.scanner import PREFIX_BYTES
+from postroad.messages.message_prefix import PREFIX_BYTES
 from postroad.store.errors import DamageError
 from postroad.store.row_sets import MAX_NUMBER, MAX_RECORD_ROWS, ROW_BITS, Runs, runs_of
 

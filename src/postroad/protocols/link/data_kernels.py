@@ -26,14 +26,7 @@ from postroad.messages.columns import (
 )
 from postroad.messages.envelope import ENVELOPE_BYTES, LARGEST, METADATA_LENGTH_AT, put_envelope
 from postroad.messages.fields import put_u32, span_at, u16_at, u32_at
-from postroad.messages.limits import (
-    MAX_ATTRIBUTE_BYTES,
-    MAX_BODY_BYTES,
-    MAX_HEADER_BYTES,
-    MAX_METADATA_BYTES,
-    MAX_TOPIC_BYTES,
-)
-from postroad.messages.scanner import PREFIX_BYTES, VERSION
+from postroad.messages.message_prefix import PREFIX_BYTES, SPAN_LIMITS, copy_part, put_length
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,9 +37,6 @@ __all__ = ["LINE_OUTSIDE", "measure_rows", "read_columns", "write_rows"]
 
 LINE_OUTSIDE = -1
 
-_LIMITS = np.array(
-    [MAX_TOPIC_BYTES, MAX_ATTRIBUTE_BYTES, MAX_HEADER_BYTES, MAX_BODY_BYTES, MAX_METADATA_BYTES], dtype=np.int64
-)
 _ROWS = "Array(int64, 1, 'C', readonly=True)"
 _SPANS = "Array(int32, 2, 'C', readonly=True)"
 _IDS = "Array(uint64, 2, 'C', readonly=True)"
@@ -69,7 +59,7 @@ def measure_rows(
         total = PREFIX_BYTES
         for column in range(0, SPAN_COLUMNS, 2):
             start, end = span_at(spans, row, column)
-            if start < 0 or end < start or end > size or end - start > _LIMITS[column // 2]:
+            if start < 0 or end < start or end > size or end - start > SPAN_LIMITS[column // 2]:
                 return index
             total += end - start
         for column in range(ENVELOPE_COLUMNS):
@@ -80,29 +70,19 @@ def measure_rows(
 
 
 @device
-def _copy(buffer: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
-    """Copy bytes to `at`; return the offset after them. Unsigned indices never count from the end and are faster."""
-    origin, target = np.uint64(start), np.uint64(at)
-    for index in range(np.uint64(end - start)):
-        out[target + index] = buffer[origin + index]
-    return at + end - start
-
-
-@device
 def _put_message(buffer: Bytes, spans: Spans, row: int, out: Bytes, at: int) -> int:
     """Write one encoded message; return the offset after it. The parts of a received message are consecutive."""
     whole = True
     for part in range(4):
         start, end = span_at(spans, row, 2 * part)
-        # The first word is version, reserved byte and the 16 bits of the topic's length.
-        put_u32(out, at + 4 * part, VERSION | (end - start) << 16 if part == 0 else end - start)
+        put_length(out, at, part, end - start)
         whole &= part == 3 or spans[row, 2 * part + 2] == end
     at += PREFIX_BYTES
     if whole:
-        return int(_copy(buffer, int(np.int64(spans[row, TOPIC])), int(np.int64(spans[row, BODY + 1])), out, at))
+        return int(copy_part(buffer, int(np.int64(spans[row, TOPIC])), int(np.int64(spans[row, BODY + 1])), out, at))
     for part in range(4):
         start, end = span_at(spans, row, 2 * part)
-        at = _copy(buffer, start, end, out, at)
+        at = copy_part(buffer, start, end, out, at)
     return at
 
 
@@ -142,7 +122,7 @@ def write_rows(
         envelope += ENVELOPE_BYTES
         put_u32(out, length, sizes[index] - (end - start))
         length += 4
-        metadata = _copy(buffer, start, end, out, metadata)
+        metadata = copy_part(buffer, start, end, out, metadata)
     for index in range(count):
         metadata = _put_message(buffer, spans, rows[index], out, metadata)
     return metadata
