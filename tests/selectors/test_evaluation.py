@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from postroad.messages import Untyped
 from postroad.selectors import Selector
-from postroad.selectors.generated_code import generate, source_of
+from postroad.selectors.generated_code import generate
 from tests.selectors.expressions import Form, kind_of, truth, write
 from tests.selectors.strategies import attribute_maps, conditions, selector_texts
 
@@ -34,14 +34,14 @@ def test_larger_selectors_agree_with_the_rules(form: Form, attributes: dict[str,
 @given(conditions(), attribute_maps())
 def test_generated_function_agrees_with_matches(form: Form, attributes: dict[str, Any]) -> None:
     selector = Selector.parse(write(form))
-    assert generate(selector)(attributes) is selector.matches(attributes), source_of(selector)
+    assert generate(selector)(attributes) is selector.matches(attributes), str(selector)
 
 
 @settings(max_examples=150)
 @given(conditions(max_leaves=10), attribute_maps(("a", "b")))
 def test_generated_function_of_larger_selector_agrees_with_matches(form: Form, attributes: dict[str, Any]) -> None:
     selector = Selector.parse(write(form))
-    assert generate(selector)(attributes) is selector.matches(attributes), source_of(selector)
+    assert generate(selector)(attributes) is selector.matches(attributes), str(selector)
 
 
 READING = [

@@ -7,7 +7,7 @@ import pytest
 
 from postroad.filters import BloomFilter, FilterError, hash_ids
 from postroad.messages import MessageId
-from postroad.tracking import FilterSegment, HistoryKind, error_rate, evidence_of, probe
+from postroad.tracking import FilterSegment, HistoryKind, evidence_of, probe
 
 HERE, TIME = 3, 1_700_000_000_000
 WANTED = MessageId(1, HERE, TIME, 0)
@@ -43,8 +43,8 @@ def segment_of(
 
 def test_doubt_is_that_of_the_whole_matching_set() -> None:
     segments = [segment_of(150, holds=True), segment_of(200, holds=False, opened=1)]
-    rates = [error_rate(one) for one in segments]
-    assert rates[0] == pytest.approx((segments[0].ones / 1024) ** 3)
+    # The share of bits that are set, for each of three positions.
+    rates = [(one.ones / one.bits) ** one.hashes for one in segments]
     evidence = evidence_of(segments, WANTED)
     (hit,) = evidence.hits(HistoryKind.ACCEPTED)
     assert hit.doubt == pytest.approx(1 - (1 - rates[0]) * (1 - rates[1]))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from postroad.messages import Value
     from postroad.selectors.selector import Selector
 
-__all__ = ["generate", "source_of"]
+__all__ = ["generate"]
 
 # Levels of AND and OR in one function; deeper ones become another function. Python's own parser gives up at 100 to 200
 # parentheses.
@@ -39,11 +39,6 @@ _MOST_OPERANDS = 16
 def generate(selector: Selector) -> Callable[[Mapping[str, Value]], bool]:
     """Return a function that says whether the selector matches the attributes of a message."""
     return _Writer().function(positive_form(selector.condition))
-
-
-def source_of(selector: Selector) -> str:
-    """Return the source of the function, for tests and for reading."""
-    return _Writer().source(positive_form(selector.condition))
 
 
 class _Code(NamedTuple):

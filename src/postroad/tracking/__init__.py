@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from postroad.tracking.filter_probe import (
         FilterEvidence,
         covers,
-        error_rate,
         evidence_of,
         key_times,
         probe,
@@ -122,7 +121,6 @@ __all__ = [
     "covers",
     "decode_answer",
     "encode_answer",
-    "error_rate",
     "evidence_of",
     "journey_document",
     "journey_spans",
@@ -199,7 +197,6 @@ _LATER = {
     "covers": "filter_probe",
     "decode_answer": "answers",
     "encode_answer": "answers",
-    "error_rate": "filter_probe",
     "evidence_of": "filter_probe",
     "journey_document": "journey_documents",
     "key_times": "filter_probe",

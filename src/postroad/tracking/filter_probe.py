@@ -19,7 +19,6 @@ from postroad.filters import (
     derived_keys,
     derived_pairs,
     derived_sets,
-    filled_rate,
     hash_ids,
 )
 from postroad.tracking.findings import Drop, Findings, Gap, Hit
@@ -42,7 +41,6 @@ __all__ = [
     "MAX_SET_NEIGHBOURS",
     "FilterEvidence",
     "covers",
-    "error_rate",
     "evidence_of",
     "key_times",
     "probe",
@@ -68,17 +66,6 @@ def _loaded(segment: FilterSegment) -> BloomFilter | RibbonFilter:
     if segment.method == "ribbon":
         return RibbonFilter.from_bytes(segment.data)
     raise FilterError(f"a filter of method {segment.method!r}: this version reads 'bloom' and 'ribbon'")
-
-
-def error_rate(segment: FilterSegment) -> float:
-    """The rate at which the filter says yes to a key it never got.
-
-    Raises:
-        FilterError: its bytes are not a filter of its kind.
-    """
-    if segment.method == "bloom":
-        return filled_rate(segment.bits, segment.hashes, segment.ones)
-    return _loaded(segment).rate
 
 
 def probe(segment: FilterSegment, hashes: Words, times: Longs, number: int = 0) -> Truths:

@@ -54,7 +54,6 @@ _STEP, _STEP_PLACES = 1_024, 16_384
 _FEW = 8
 _ONE, _ALL = np.uint64(1), np.uint64(2**64 - 1)
 _SIXTEEN, _LOW_SIXTEEN = np.uint64(16), np.uint64(0xFFFF)
-_WORD_SHIFT, _BIT_MASK = np.uint64(6), np.uint64(63)
 
 
 @device
