@@ -80,7 +80,7 @@ def test_nobody_waits_for_a_connection_that_a_defect_keeps_from_being_restored(t
             await wire.open()
         with pytest.raises(ClientError, match=r"cannot be restored \(ValueError: no such thing\)"):
             async with asyncio.timeout(30):
-                await wire.line()
+                await wire.connection()
         await wire.close()
 
     run(talk())

@@ -6,8 +6,8 @@ Theory of operation:
    sent it. It is applied to the index as a whole or not at all.
 2. Decoding and applying a hundred thousand rows takes seconds. Both go in steps of a few milliseconds; the driver calls
    `work` between its other duties as long as there is any. Short ones are done at once.
-3. Each broker has its own line, processed in order; lines take turns. So a broker that advertises too much or too often
-   delays only its own interest.
+3. The advertisements of each broker have a queue of their own, and queues take turns. So a broker that advertises too
+   much or too often delays only its own interest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Advertisements", "Learned"]
 # Steps to take at once when an advertisement arrives: up to some hundred rows, about what subscribers change from one
 # tick to the next.
 STEPS_AT_ONCE = 4
-# Limit of the line of one broker: twice the largest interest, since a new whole replaces everything before it.
+# Limit of the queue of one broker: twice the largest interest, since a new whole replaces everything before it.
 MAX_WAITING_FRAMES = 8_192
 MAX_WAITING_BYTES = 2 * MAX_INTEREST_BYTES
 
@@ -64,7 +64,7 @@ class _WaitingFrame(NamedTuple):
         return len(self.frame.summary) if isinstance(self.frame, Interest) else sum(map(len, _delta(self.frame)))
 
 
-class _Line:
+class _AdvertisementQueue:
     """The advertisements of one broker, in order."""
 
     __slots__ = ("current", "size", "steps", "waiting")
@@ -93,7 +93,7 @@ class _Line:
 
 
 class Advertisements:
-    """The lines of all brokers.
+    """The queues of advertisements, one for each broker.
 
     Args:
         interests: where advertisements are applied.
@@ -103,13 +103,13 @@ class Advertisements:
     def __init__(self, interests: Interests, state: LinkState) -> None:
         self._interests = interests
         self._state = state
-        self._lines: dict[int, _Line] = {}
+        self._queues: dict[int, _AdvertisementQueue] = {}
         self.widened = 0
 
     @property
     def working(self) -> bool:
         """Return whether there is more to do."""
-        return bool(self._lines)
+        return bool(self._queues)
 
     def receive(self, frame: Interest | InterestDelta, link: int, now: int) -> Learned:
         """Take an advertisement of another broker from a neighbour.
@@ -122,72 +122,72 @@ class Advertisements:
         verdict = self._state.judge(frame, link, now)
         if verdict is not RecordVerdict.NEWS:
             return Learned(Reaction(refused=int(verdict is RecordVerdict.REFUSED)))
-        line = self._lines.get(frame.broker)
-        if line is None:
-            line = self._lines[frame.broker] = _Line()
-            line.put(_WaitingFrame(frame, link))
+        queue = self._queues.get(frame.broker)
+        if queue is None:
+            queue = self._queues[frame.broker] = _AdvertisementQueue()
+            queue.put(_WaitingFrame(frame, link))
             return self._take_steps(frame.broker, now)
-        if not line.holds((frame.epoch, frame.version)):
-            line.put(_WaitingFrame(frame, link))
+        if not queue.holds((frame.epoch, frame.version)):
+            queue.put(_WaitingFrame(frame, link))
         return Learned()
 
     def forget(self, broker: int, now: int) -> None:
         """Drop all interests of a broker that is gone or starts again."""
-        line = self._lines.setdefault(broker, _Line())
-        if line.steps is not None:
-            line.steps.close()
-        line.current = line.steps = None
-        line.clear()
-        line.waiting.append(_WaitingFrame(None, 0))
+        queue = self._queues.setdefault(broker, _AdvertisementQueue())
+        if queue.steps is not None:
+            queue.steps.close()
+        queue.current = queue.steps = None
+        queue.clear()
+        queue.waiting.append(_WaitingFrame(None, 0))
         self._take_steps(broker, now)
 
     def work(self, now: int) -> Learned:
-        """Do one step of the line whose turn it is."""
-        if not self._lines:
+        """Do one step of the queue whose turn it is."""
+        if not self._queues:
             return Learned()
-        broker = next(iter(self._lines))
-        line = self._lines.pop(broker)
-        self._lines[broker] = line
-        one = line.current or (line.waiting[0] if line.waiting else None)
+        broker = next(iter(self._queues))
+        queue = self._queues.pop(broker)
+        self._queues[broker] = queue
+        one = queue.current or (queue.waiting[0] if queue.waiting else None)
         try:
-            return self._step(broker, line, now) or Learned()
+            return self._step(broker, queue, now) or Learned()
         except PostroadError as error:
             return Learned(faults=((0 if one is None else one.link, str(error)),))
 
     def _take_steps(self, broker: int, now: int) -> Learned:
         reaction = Reaction()
         for _ in range(STEPS_AT_ONCE):
-            line = self._lines.get(broker)
-            if line is None:
+            queue = self._queues.get(broker)
+            if queue is None:
                 break
-            learned = self._step(broker, line, now)
+            learned = self._step(broker, queue, now)
             if learned is not None:
                 reaction += learned.reaction
         return Learned(reaction)
 
-    def _step(self, broker: int, line: _Line, now: int) -> Learned | None:
-        """Do one step of a line; remove an empty line, and continue after an advertisement that failed."""
-        if line.steps is None:
-            if not line.waiting:
-                del self._lines[broker]
+    def _step(self, broker: int, queue: _AdvertisementQueue, now: int) -> Learned | None:
+        """Do one step of a queue; remove an empty queue, and continue after an advertisement that failed."""
+        if queue.steps is None:
+            if not queue.waiting:
+                del self._queues[broker]
                 return None
-            line.current = line.waiting.popleft()
-            line.size -= line.current.size
-            line.steps = self._learning(broker, line.current, now)
+            queue.current = queue.waiting.popleft()
+            queue.size -= queue.current.size
+            queue.steps = self._learning(broker, queue.current, now)
         try:
-            learned = next(line.steps)
+            learned = next(queue.steps)
         except StopIteration:
             learned = None
-            self._done(broker, line)
+            self._done(broker, queue)
         except PostroadError:
-            self._done(broker, line)
+            self._done(broker, queue)
             raise
         return learned
 
-    def _done(self, broker: int, line: _Line) -> None:
-        line.steps = line.current = None
-        if not line.waiting:
-            del self._lines[broker]
+    def _done(self, broker: int, queue: _AdvertisementQueue) -> None:
+        queue.steps = queue.current = None
+        if not queue.waiting:
+            del self._queues[broker]
 
     def _learning(self, broker: int, one: _WaitingFrame, now: int) -> Generator[Learned | None, None, None]:
         frame, link = one

@@ -66,7 +66,7 @@ class MatchingTurns:
         replays, peers = self._core.replaying, self._core.peers
         return (
             bool(self._turns)
-            or (replays is not None and bool(replays.line) and replays.is_ready)
+            or (replays is not None and bool(replays.runnable) and replays.is_ready)
             or (peers is not None and peers.receptions.has_unmatched)
         )
 

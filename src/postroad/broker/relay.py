@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Relay", "RelayStatistics"]
 
-# No broker has this number: rows that are kept in order wait in one line, whatever link they arrived over.
+# No broker has this number: rows that are kept in order wait in one queue, whatever link they arrived over.
 _IN_ORDER = LARGEST_BROKER + 1
 # What an honest neighbour may relay.
 NOT_BELIEVED = "a record counts far ahead of the clock here, or is of a broker that this network does not list"
@@ -215,7 +215,7 @@ class Relay:
     def _take_up_in_order(self, order: PublisherOrder, work: Work, outbox: Outbox, now: int) -> None:
         """Deliver rows that are in order, keep those that may be early, and mark those that are late.
 
-        Rows that may have been delivered before are out of order anyway. All rows wait in one line, whatever their
+        Rows that may have been delivered before are out of order anyway. All rows wait in one queue, whatever their
         link.
         """
         here, consignment = work.batch, work.consignment

@@ -141,7 +141,7 @@ class Replays:
         index_secret: of its indexes.
 
     Attributes:
-        line: those that may have something to read, by the number of their subscription; the next turn is first.
+        runnable: those that may have something to read, by the number of their subscription; the next turn is first.
         failures: subscriptions whose replay has failed in the last turn, each with its error.
     """
 
@@ -159,8 +159,8 @@ class Replays:
         self.budget = budget
         self._secret = index_secret
         self._replays: dict[int, RunningReplay] = {}
-        # Each of them is in the line, or waits for a record, or for its client.
-        self.line: dict[int, RunningReplay] = {}
+        # Each of them is runnable, or waits for a record, or for its client.
+        self.runnable: dict[int, RunningReplay] = {}
         self._reading: dict[int, RunningReplay] = {}
         self._stalled: dict[int, RunningReplay] = {}
         self.failures: list[tuple[Subscription, Exception]] = []
@@ -218,20 +218,20 @@ class Replays:
         subscription.stores = subscription.replays = True
         subscription.cursor.ceiling = min(terms.position, terms.end)
         replay = self._replays[subscription.number] = RunningReplay(log, subscription, source, terms)
-        self.line[subscription.number] = replay
+        self.runnable[subscription.number] = replay
 
     def ended(self, subscription: Subscription) -> None:
         """End the replay of a subscription that is over, or wants no more of its history."""
         replay = self._replays.pop(subscription.number, None)
         if replay is not None:
-            for each in (self.line, self._reading, self._stalled):
+            for each in (self.runnable, self._reading, self._stalled):
                 each.pop(subscription.number, None)
             self._end(replay)
 
     @property
     def is_ready(self) -> bool:
         """Return whether `proceed` has something to do."""
-        return bool(self.line) and len(self._reading) < MAX_READING
+        return bool(self.runnable) and len(self._reading) < MAX_READING
 
     def read(self) -> None:
         """Check the replays that wait for a record: the store has read or written something."""
@@ -239,23 +239,23 @@ class Replays:
             following = replay.following()
             if following is None or self._stored.log.record(following.number) is not None:
                 # To the front: when the others have had their turns, the record may have left memory.
-                self.line = {number: self._reading.pop(number), **self.line}
+                self.runnable = {number: self._reading.pop(number), **self.runnable}
 
     def _followed(self, subscription: Subscription) -> None:
         """Continue a subscription whose waiting rows have been delivered."""
         replay = self._stalled.get(subscription.number)
         if replay is not None and replay.ahead <= MAX_AHEAD:
-            self.line[subscription.number] = self._stalled.pop(subscription.number)
+            self.runnable[subscription.number] = self._stalled.pop(subscription.number)
 
     def resume(self, subscription: Subscription) -> None:
         """A durable subscription has a client again, who learns why its replay has failed if it fails again."""
         if (replay := self._stalled.pop(subscription.number, None)) is not None:
-            self.line[subscription.number] = replay
+            self.runnable[subscription.number] = replay
 
     def proceed(self, now: int) -> list[Subscription]:
         """Read on, a record for each of a few; return the subscriptions that have more to deliver now.
 
-        One that fails leaves the line, and the others continue: see `failures`.
+        One that fails ends, and the others continue: see `failures`.
         """
         self.failures = []
         moved: list[Subscription] = []
@@ -263,8 +263,8 @@ class Replays:
         for _ in range(REPLAYS_PER_TURN):
             if budget <= 0 or not self.is_ready:
                 break
-            number = next(iter(self.line))
-            replay = self.line.pop(number)
+            number = next(iter(self.runnable))
+            replay = self.runnable.pop(number)
             if self._has_to_wait(replay):
                 continue
             try:
@@ -278,7 +278,7 @@ class Replays:
                 self._end(replay, now)
             else:
                 self._advance(replay, now)
-                self.line[number] = replay
+                self.runnable[number] = replay
             moved.append(replay.subscription)
         return moved
 

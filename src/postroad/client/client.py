@@ -126,8 +126,8 @@ class Client:
 
     async def clock(self) -> ClientClock:
         """How the server's clock compares with this machine's, if the server said its time."""
-        line = await self._wire.line()
-        return line.clock if line.publisher is None else line.publisher.clock
+        connection = await self._wire.connection()
+        return connection.clock if connection.publisher is None else connection.publisher.clock
 
     # --- publishing ------------------------------------------------------------------------------------------------
 
@@ -174,12 +174,12 @@ class Client:
 
     async def _send(self, frames: list[bytes], receipt: bool) -> list[MessageId]:
         """Send what is to be published, and wait for receipts if asked to; the ids, as far as they are known."""
-        line = await self._ready()
-        publisher = line.publisher
+        connection = await self._ready()
+        publisher = connection.publisher
         if publisher is None:
             if receipt:
-                return [_id_of(frame) for frame in await self._confirmed(line, frames)]
-            await line.write(b"".join(frames))
+                return [_id_of(frame) for frame in await self._confirmed(connection, frames)]
+            await connection.write(b"".join(frames))
             return []
         # No other task may run from here to the write: ids rise in the order of the frames on the wire.
         ids = [publisher.stamp() for _ in frames]
@@ -189,9 +189,9 @@ class Client:
             frames[-1] = with_headers(frames[-1], receipt=CONFIRMS)
         try:
             if receipt:
-                await self._confirmed(line, frames)
+                await self._confirmed(connection, frames)
             else:
-                await line.write(b"".join(frames))
+                await connection.write(b"".join(frames))
         except ConnectionLost:
             if kept is None:
                 raise
@@ -202,24 +202,24 @@ class Client:
     async def _ready(self) -> ClientConnection:
         """The connection, when there is room to keep what is sent over it."""
         while True:
-            line = await self._wire.line()
-            kept = None if line.publisher is None else line.publisher.unconfirmed
+            connection = await self._wire.connection()
+            kept = None if connection.publisher is None else connection.publisher.unconfirmed
             if kept is None or not kept.is_full:
-                return line
+                return connection
             await kept.room()
 
-    async def _confirmed(self, line: ClientConnection, frames: list[bytes]) -> list[Frame]:
+    async def _confirmed(self, connection: ClientConnection, frames: list[bytes]) -> list[Frame]:
         expected: list[tuple[str, asyncio.Future[Frame]]] = []
         try:
             asking = []
             for frame in frames:
-                expected.append(line.expect())
+                expected.append(connection.expect())
                 asking.append(with_headers(frame, receipt=expected[-1][0]))
-            await line.write(b"".join(asking))
+            await connection.write(b"".join(asking))
         except BaseException:
-            line.forget(expected)
+            connection.forget(expected)
             raise
-        return await line.answers(expected)
+        return await connection.answers(expected)
 
     def transaction(self) -> Transaction:
         """Messages and acknowledgements that count together: `async with client.transaction() as transaction:`."""
@@ -272,13 +272,13 @@ class Client:
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge a message; in mode `client`, with all earlier ones."""
-        line = await self._wire.line()
-        await line.write(acknowledgement("ACK", message, line.number))
+        connection = await self._wire.connection()
+        await connection.write(acknowledgement("ACK", message, connection.number))
 
     async def nack(self, message: ReceivedMessage) -> None:
         """Refuse a message that could not be processed."""
-        line = await self._wire.line()
-        await line.write(acknowledgement("NACK", message, line.number))
+        connection = await self._wire.connection()
+        await connection.write(acknowledgement("NACK", message, connection.number))
 
 
 def _check_counts(

@@ -114,7 +114,7 @@ class ClientConnection:
         self._reader, self._writer = streams
         self.number = number
         self.failure: PostroadError | None = None
-        self.told = False
+        self.reported = False
         self.ended = asyncio.Event()
         self.clock = ClientClock()
         self.server = ""
@@ -151,11 +151,11 @@ class ClientConnection:
         try:
             async with asyncio.timeout(hello.timeout):
                 streams = await asyncio.open_connection(address.host, address.port, ssl=tls)
-                line = cls(streams, number, intake, deliver, hello.timeout)
+                connection = cls(streams, number, intake, deliver, hello.timeout)
                 try:
-                    await line._greet(address, hello, was)
+                    await connection._greet(address, hello, was)
                 except BaseException:
-                    line._writer.transport.abort()
+                    connection._writer.transport.abort()
                     raise
         except TimeoutError:
             raise ConnectionLost(f"{address}: no answer within {hello.timeout:g} s") from None
@@ -163,7 +163,7 @@ class ClientConnection:
             broken = "the connection ended during the TLS handshake" if address.tls else "the connection ended"
             advice = _advice(error) or ("" if str(error) or not address.tls else _NO_TLS_ADVICE)
             raise ConnectionLost(f"{address}: cannot connect ({_reason(error) or broken}){advice}") from error
-        return line
+        return connection
 
     async def _greet(self, address: Address, hello: ClientHello, was: Grant | None) -> None:
         asked = hello.now()
@@ -279,7 +279,7 @@ class ClientConnection:
     def check(self) -> None:
         """Raise what ended the connection, if it has ended."""
         if self.failure is not None:
-            self.told = True
+            self.reported = True
             raise self.failure.with_traceback(None)
         if self._closing:
             raise ClientError("the client is closed; make a new one")
@@ -336,7 +336,7 @@ class ClientConnection:
         if self.ended.is_set():
             return
         self.failure = error
-        self.told = bool(self._pending)
+        self.reported = bool(self._pending)
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(error)

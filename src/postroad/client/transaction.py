@@ -45,7 +45,7 @@ class Transaction:
         self.first_id: MessageId | None = None
         self.count = 0
         self._wire = wire
-        self._line: ClientConnection | None = None
+        self._connection: ClientConnection | None = None
         self._frames: list[bytes] = []
         self._bytes = 0
 
@@ -60,46 +60,46 @@ class Transaction:
         """Publish when the transaction commits."""
         data = body.encode() if isinstance(body, str) else body
         draft = Draft(topic, attributes or {}, headers or {}, data)
-        line, frame = self._open(), send_frame(draft, transaction=self.name)
-        if line.publisher is None:
-            await line.write(frame)
+        connection, frame = self._open(), send_frame(draft, transaction=self.name)
+        if connection.publisher is None:
+            await connection.write(frame)
             return
         if self._bytes + len(frame) > MAX_TRANSACTION_BYTES:
             raise LimitError(
                 "what a transaction holds", self._bytes + len(frame), MAX_TRANSACTION_BYTES, "bytes; commit sooner"
             )
-        line.check()
+        connection.check()
         self._frames.append(frame)
         self._bytes += len(frame)
 
     async def ack(self, message: ReceivedMessage) -> None:
         """Acknowledge when the transaction commits."""
-        line = self._open()
-        await line.write(acknowledgement("ACK", message, line.number, self.name))
+        connection = self._open()
+        await connection.write(acknowledgement("ACK", message, connection.number, self.name))
 
     async def nack(self, message: ReceivedMessage) -> None:
         """Refuse a message when the transaction commits."""
-        line = self._open()
-        await line.write(acknowledgement("NACK", message, line.number, self.name))
+        connection = self._open()
+        await connection.write(acknowledgement("NACK", message, connection.number, self.name))
 
     async def __aenter__(self) -> Transaction:
-        if self._line is not None:
+        if self._connection is not None:
             raise ClientError("a transaction is used once; begin another one")
-        self._line = await self._wire.line()
-        await self._line.request("BEGIN", [("transaction", self.name)])
+        self._connection = await self._wire.connection()
+        await self._connection.request("BEGIN", [("transaction", self.name)])
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        line = self._open()
+        connection = self._open()
         if kind is not None:
             # The program's own error is the one to see.
             with contextlib.suppress(PostroadError):
-                await line.request("ABORT", [("transaction", self.name)])
+                await connection.request("ABORT", [("transaction", self.name)])
             return
-        publisher = line.publisher
+        publisher = connection.publisher
         # In one write with the commit, so that no other message comes between with a later id.
         frames = [with_headers(frame, message_id=str(publisher.stamp())) for frame in self._frames] if publisher else []
-        receipt = await line.request("COMMIT", [("transaction", self.name)], b"".join(frames))
+        receipt = await connection.request("COMMIT", [("transaction", self.name)], b"".join(frames))
         count = receipt.headers.get("message-count", "0")
         if _COUNT.fullmatch(count) is None:
             raise ClientError(f"the receipt of a COMMIT has message-count {count!r:.80}, which is not a number")
@@ -108,6 +108,6 @@ class Transaction:
             self.first_id = MessageId.parse(text)
 
     def _open(self) -> ClientConnection:
-        if self._line is None:
+        if self._connection is None:
             raise ClientError("the transaction has not begun; use it inside `async with`")
-        return self._line
+        return self._connection

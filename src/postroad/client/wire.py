@@ -34,7 +34,7 @@ class _Entry:
 
     mailbox: Mailbox
     headers: list[tuple[str, str]]
-    line: ClientConnection
+    connection: ClientConnection
 
 
 class Wire:
@@ -52,21 +52,21 @@ class Wire:
         self.intake = Intake()
         self._hello = hello
         self._reconnect = reconnect
-        self._line: ClientConnection | None = None
-        self._lines = 0
+        self._connection: ClientConnection | None = None
+        self._opened = 0
         self._up = asyncio.Event()
         self._failure: PostroadError | None = None
-        self._told = False
+        self._reported = False
         self._upkeep: asyncio.Task[None] | None = None
         self._subscribed: dict[str, _Entry] = {}
         self.publisher: Publisher | None = None
 
     async def open(self) -> None:
         """Connect for the first time; this is tried once, whatever the policy, so that a wrong address shows."""
-        if self._lines:
+        if self._opened:
             raise ClientError("a client connects once; make a new one")
-        self._line = await self._connect()
-        self._publish_over(self._line)
+        self._connection = await self._connect()
+        self._publish_over(self._connection)
         self._up.set()
         self._upkeep = asyncio.create_task(self._keep())
 
@@ -80,10 +80,10 @@ class Wire:
         unseen = self._unseen()
         self._failure = ClientError("the client is closed; make a new one")
         self._up.set()
-        if self._line is not None:
-            if self._line.ended.is_set():
+        if self._connection is not None:
+            if self._connection.ended.is_set():
                 self._lose(ConnectionLost("the client was closed without a connection"))
-            await self._line.close()
+            await self._connection.close()
         if self.publisher is not None and self.publisher.unconfirmed is not None:
             # Nobody waits for ever, also when the server did not answer the leave.
             self.publisher.unconfirmed.give_up(self._failure)
@@ -92,38 +92,38 @@ class Wire:
 
     def _unseen(self) -> PostroadError | None:
         """An error of the server that was not raised, because no caller waited for it."""
-        if self._line is None or self._told or self._line.told:
+        if self._connection is None or self._reported or self._connection.reported:
             return None
-        failed = self._failure or self._line.failure
+        failed = self._failure or self._connection.failure
         return None if isinstance(failed, ConnectionLost) else failed
 
-    async def line(self) -> ClientConnection:
+    async def connection(self) -> ClientConnection:
         """The connection; waits for it while it is being restored.
 
         Raises:
             ClientError: the client is not connected, or has given up.
         """
-        if self._line is None:
+        if self._connection is None:
             raise ClientError("the client is not connected; use it inside `async with`")
-        if self._line.ended.is_set() and self._failure is None:
+        if self._connection.ended.is_set() and self._failure is None:
             # The task that keeps the connection has not run yet; it decides what happens next.
             self._up.clear()
         await self._up.wait()
         if self._failure is not None:
-            self._told = True
+            self._reported = True
             raise self._failure.with_traceback(None)
-        return self._line
+        return self._connection
 
     async def subscribe(self, mailbox: Mailbox, headers: list[tuple[str, str]]) -> None:
         """Subscribe, and do so again on each later connection. The mailbox gets what arrives."""
-        line = await self.line()
-        self._subscribed[mailbox.name] = _Entry(mailbox, headers, line)
+        connection = await self.connection()
+        self._subscribed[mailbox.name] = _Entry(mailbox, headers, connection)
         try:
-            await line.request("SUBSCRIBE", headers)
+            await connection.request("SUBSCRIBE", headers)
         except BaseException:
             self._subscribed.pop(mailbox.name, None)
             # Cancelled while it waited, perhaps: the server has got, or will get, the wish anyway.
-            line.post("UNSUBSCRIBE", [("id", mailbox.name)])
+            connection.post("UNSUBSCRIBE", [("id", mailbox.name)])
             raise
 
     async def unsubscribe(self, mailbox: Mailbox) -> None:
@@ -132,10 +132,10 @@ class Wire:
         if entry is None:
             return
         with contextlib.suppress(ConnectionLost):
-            line = await self.line()
+            connection = await self.connection()
             # With a lost connection the server has forgotten the subscription, and nothing is to be undone.
-            if entry.line is line:
-                await line.request("UNSUBSCRIBE", [("id", mailbox.name)])
+            if entry.connection is connection:
+                await connection.request("UNSUBSCRIBE", [("id", mailbox.name)])
 
     # --- connections -----------------------------------------------------------------------------------------------
 
@@ -144,29 +144,31 @@ class Wire:
         failure: PostroadError = ConnectionLost(f"{self._servers}: names no server")
         was = None if self.publisher is None else self.publisher.grant
         for address in await self._servers.addresses():
-            self._lines += 1
+            self._opened += 1
             try:
-                line = await ClientConnection.open(address, self._hello, self._lines, self.intake, self._deliver, was)
+                connection = await ClientConnection.open(
+                    address, self._hello, self._opened, self.intake, self._deliver, was
+                )
             except PostroadError as error:
                 # Lost or refused: another server may have room where this one is full.
                 failure = error
             else:
                 self.address = address
-                return line
+                return connection
         raise failure
 
-    def _publish_over(self, line: ClientConnection) -> list[bytes]:
+    def _publish_over(self, connection: ClientConnection) -> list[bytes]:
         """Find out who gives the ids over a new connection; returns what to send over it first, again."""
-        grant, publisher = line.grant, self.publisher
+        grant, publisher = connection.grant, self.publisher
         if publisher is not None and (grant is None or not publisher.is_granted(grant)):
             self._lose(ConnectionLost("the server does not know this publisher any more"))
             publisher = None
         again: list[bytes] = []
         if publisher is not None and grant is not None:
-            again = publisher.resume(grant, line.clock)
+            again = publisher.resume(grant, connection.clock)
         elif grant is not None:
-            publisher = Publisher(grant, line.clock, self._reconnect is not None, self._hello.now)
-        self.publisher = line.publisher = publisher
+            publisher = Publisher(grant, connection.clock, self._reconnect is not None, self._hello.now)
+        self.publisher = connection.publisher = publisher
         return again
 
     def _lose(self, failure: PostroadError) -> None:
@@ -191,20 +193,20 @@ class Wire:
             raise
 
     async def _keep_up(self) -> None:
-        assert self._line is not None
+        assert self._connection is not None
         while True:
-            await self._line.ended.wait()
+            await self._connection.ended.wait()
             self._up.clear()
-            failure = self._line.failure
+            failure = self._connection.failure
             assert failure is not None
-            await self._line.close()
+            await self._connection.close()
             if not isinstance(failure, ConnectionLost):
                 # The server refused something. What came after it was not carried out, and to send all of it again
                 # would be refused again.
                 self._lose(failure)
             if self._reconnect is not None:
                 log.warning("%s: %s; reconnecting", self.address, failure)
-                self._line.told = True
+                self._connection.reported = True
                 failure = await self._restore(self._reconnect, failure)
             if failure is not None:
                 self._give_up(failure)
@@ -216,38 +218,38 @@ class Wire:
         for delay in policy.delays(Random()):
             await asyncio.sleep(delay)
             try:
-                line = await self._connect()
+                connection = await self._connect()
             except ConnectionLost as lost:
                 failure = lost
                 continue
             except PostroadError as refused:
                 return refused
             try:
-                await self._subscribe_again(line)
-                await self._send_again(line)
+                await self._subscribe_again(connection)
+                await self._send_again(connection)
             except ConnectionLost as lost:
                 failure = lost
                 continue
             except PostroadError as refused:
                 return refused
-            self._line = line
+            self._connection = connection
             return None
         return ConnectionLost(f"{failure}; gave up after {policy.attempts} attempts to reconnect")
 
-    async def _subscribe_again(self, line: ClientConnection) -> None:
+    async def _subscribe_again(self, connection: ClientConnection) -> None:
         try:
             for entry in list(self._subscribed.values()):
-                await line.request("SUBSCRIBE", entry.headers)
-                entry.line = line
+                await connection.request("SUBSCRIBE", entry.headers)
+                entry.connection = connection
         except BaseException:
             with contextlib.suppress(PostroadError):
-                await line.close()
+                await connection.close()
             raise
 
-    async def _send_again(self, line: ClientConnection) -> None:
-        if again := self._publish_over(line):
+    async def _send_again(self, connection: ClientConnection) -> None:
+        if again := self._publish_over(connection):
             try:
-                await line.write(b"".join(again))
+                await connection.write(b"".join(again))
             except ConnectionLost:
                 raise
             except PostroadError:
@@ -257,7 +259,7 @@ class Wire:
     def _give_up(self, failure: PostroadError) -> None:
         self._lose(failure)
         self._failure = failure
-        self._told = bool(self._subscribed)
+        self._reported = bool(self._subscribed)
         for entry in self._subscribed.values():
             entry.mailbox.end(failure)
         self._up.set()
