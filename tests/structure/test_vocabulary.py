@@ -103,3 +103,19 @@ def names_in(node: ast.AST) -> list[str]:
 def test_old_words_are_only_where_they_still_have_a_reason() -> None:
     used = rooms_by_word()
     assert {word: used.get(word, set()) for word in OLD_WORDS} == {word: set(OLD_WORDS[word]) for word in OLD_WORDS}
+
+
+def spelled_reasons() -> list[str]:
+    """Calls that report what went no further with a reason that is spelled out: `module: text`."""
+    return [
+        f"{path.relative_to(PACKAGE).as_posix()}: {argument.value}"
+        for path in files(".py", PACKAGE)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("dropped", "shed")
+        for argument in node.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    ]
+
+
+def test_reasons_of_the_record_are_named_and_not_spelled_out() -> None:
+    assert spelled_reasons() == [], "add it to Loss or Detour in tracking/reasons.py"

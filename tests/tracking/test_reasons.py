@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from postroad.tracking.findings import Drop
-from postroad.tracking.reasons import DETOURS, FORMER, Detour, is_back
+from postroad.tracking.reasons import DETOURS, FORMER, Detour, Loss, is_back
 
 
 def drops(*reasons: str) -> list[Drop]:
     return [Drop(0, 0, reason, at) for at, reason in enumerate(reasons)]
+
+
+def test_no_text_says_both_that_a_message_continued_and_that_it_did_not() -> None:
+    assert not DETOURS & set(Loss)
 
 
 def test_former_texts_end_nothing() -> None:

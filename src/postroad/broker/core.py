@@ -36,6 +36,7 @@ from postroad.matching import NO_BUDGET, SubscriptionIndex
 from postroad.matching.table_hash import FIXED_SECRET
 from postroad.security import AllowAll, Refusal
 from postroad.selectors import Selector, TopicPattern
+from postroad.tracking.reasons import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -278,12 +279,12 @@ class Broker:
             assert self.queues is not None
             self.queues.left([subscription], outbox, now)
         elif subscription.durable is None:
-            self.departures.end(subscription, "unsubscribed", outbox, now)
+            self.departures.end(subscription, Loss.UNSUBSCRIBED, outbox, now)
         else:
             assert self.durables is not None
             self.durables.left(subscription, now)
             if deletes:
-                self.durables.delete(subscription, "unsubscribed", outbox, now)
+                self.durables.delete(subscription, Loss.UNSUBSCRIBED, outbox, now)
         return outbox
 
     def delete_durable(self, session: Session, name: tuple[str, str], now: int) -> Outbox:
@@ -296,7 +297,7 @@ class Broker:
         if found is None or found.session.principal != session.principal:
             raise BrokerError(f"there is no durable subscription {name[1]!r} of client {name[0]!r}")
         assert self.durables is not None
-        self.durables.delete(found, "unsubscribed", outbox := Outbox(), now)
+        self.durables.delete(found, Loss.UNSUBSCRIBED, outbox := Outbox(), now)
         return outbox
 
     # --- the way of a message ----------------------------------------------------------------------------------------

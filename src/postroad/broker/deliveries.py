@@ -21,6 +21,7 @@ from postroad.broker.sessions import AckMode, OverflowPolicy
 from postroad.broker.store_limits import AtLimit, action_at_limit, may_not_wait
 from postroad.broker.turns import MAX_TURN_BYTES, MAX_WRITTEN_BYTES
 from postroad.messages.columns import EXPIRY
+from postroad.tracking.reasons import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -249,7 +250,7 @@ class Deliveries:
             expired = rows[late]
             subscription.expired += len(expired)
             self.shed_expired += len(expired)
-            self._recorder.shed(batch, expired, subscription.recorded, "expired", now)
+            self._recorder.shed(batch, expired, subscription.recorded, Loss.EXPIRED, now)
         fresh: NDArray[np.int64] = rows[~late]
         return fresh
 
@@ -298,7 +299,7 @@ class Deliveries:
         ):
             subscription.shed += len(segment.rows)
             self.shed_full += len(segment.rows)
-            self._recorder.shed(segment.batch, segment.rows, subscription.number, "queue full", now)
+            self._recorder.shed(segment.batch, segment.rows, subscription.number, Loss.QUEUE_FULL, now)
 
     def _deliver(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from postroad.broker.sessions import AckMode, OverflowPolicy
+from postroad.tracking.reasons import Loss
 
 if TYPE_CHECKING:
     from postroad.broker.core import Broker
@@ -80,7 +81,7 @@ class Departures:
                 assert self._core.durables is not None
                 self._core.durables.left(subscription, now)
             elif subscription.remote is not None or not self._deliveries.in_turns:
-                self.end(subscription, "session closed", outbox, now)
+                self.end(subscription, Loss.SESSION_CLOSED, outbox, now)
             else:
                 self._core.residents.clear_at(subscription.slot)
                 self._turns.leaving.append(subscription)
@@ -96,7 +97,7 @@ class Departures:
                 turns.abandoned.popleft()
         while left > 0 and turns.leaving:
             subscription = turns.leaving[0]
-            left -= 1 + self._shed(subscription, "session closed", left, now)
+            left -= 1 + self._shed(subscription, Loss.SESSION_CLOSED, left, now)
             if not subscription.waiting.messages:
                 turns.leaving.popleft()
-                self.end(subscription, "session closed", outbox, now)
+                self.end(subscription, Loss.SESSION_CLOSED, outbox, now)

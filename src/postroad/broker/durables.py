@@ -30,6 +30,7 @@ from postroad.broker.stored_queues import Discard
 from postroad.errors import PostroadError
 from postroad.messages.headers import escape
 from postroad.selectors import Selector, TopicPattern, check_topic
+from postroad.tracking.reasons import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -444,7 +445,7 @@ class Durables:
             # History is old, but has only waited since it was read; newer messages could not be delivered before it.
             late = 0 if terms.replayed > now - 1_000 * age else log.older_than(cursor, now - 1_000 * age)
             if late and not self._stored.is_discarding(cursor):
-                discard = Discard(cursor, subscription.number, late, "too old", ends=False, owner=subscription)
+                discard = Discard(cursor, subscription.number, late, Loss.TOO_OLD, ends=False, owner=subscription)
                 self._stored.discard(discard)
 
 

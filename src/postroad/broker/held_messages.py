@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.broker.queues import copied_out
-from postroad.tracking.reasons import Detour
+from postroad.tracking.reasons import Detour, Loss
 
 if TYPE_CHECKING:
     from postroad.broker.consignments import Consignment
@@ -101,6 +101,6 @@ class HeldMessages:
         self.bytes -= gone.batch.buffer.nbytes
         self.unreachable += len(gone.batch)
         rows = np.arange(len(gone.batch), dtype=np.int64)
-        self._core.recorder.dropped(gone.batch, rows, 0, "unreachable", now)
+        self._core.recorder.dropped(gone.batch, rows, 0, Loss.UNREACHABLE, now)
         if gone.consignment is not None:
             gone.consignment.release()

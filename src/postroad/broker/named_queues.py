@@ -30,6 +30,7 @@ from postroad.broker.stored_queues import Discard
 from postroad.matching import SubscriptionIndex, WorkError
 from postroad.messages.columns import EXPIRY, FLAGS, QUEUED
 from postroad.selectors import Selector, TopicPattern, check_topic
+from postroad.tracking.reasons import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -241,9 +242,8 @@ class NamedQueues:
             letters = self.returns.is_dead_letter(queue.name)
             late = 0 if letters else self._log.older_than(queue.cursor, now - 1_000 * age)
             if late and not self._stored.is_discarding(queue.cursor):
-                self._stored.discard(
-                    Discard(queue.cursor, queue.cursor.number, late, "too old", ends=False, owner=queue.holder)
-                )
+                number, owner = queue.cursor.number, queue.holder
+                self._stored.discard(Discard(queue.cursor, number, late, Loss.TOO_OLD, ends=False, owner=owner))
 
     def _sweep(self, now: int) -> None:
         """Look for messages that have expired, a part at a time; queues take turns."""

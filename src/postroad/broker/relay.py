@@ -27,7 +27,7 @@ from postroad.messages.columns import FLAGS, OVERTAKING, QUEUED
 from postroad.routing import Delta, Digest, Interest, InterestChange, InterestDelta, LinkRecord
 from postroad.routing.envelopes import overtaking
 from postroad.topology import LARGEST_BROKER
-from postroad.tracking.reasons import Detour
+from postroad.tracking.reasons import Detour, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -180,7 +180,7 @@ class Relay:
         if len(local) and has_flag(routed.batch.envelopes, QUEUED):
             # Clients reach queues only at their own broker: an honest neighbour sends nothing for them.
             queued = local[routed.batch.envelopes[local, FLAGS] & QUEUED != 0]
-            self._core.recorder.dropped(routed.batch, queued, link, "queue not here", now)
+            self._core.recorder.dropped(routed.batch, queued, link, Loss.QUEUE_NOT_HERE, now)
             local = np.setdiff1d(local, queued)
             doubtful = None if doubtful is None else np.setdiff1d(doubtful, queued)
         if len(local):
@@ -207,7 +207,7 @@ class Relay:
         mask[doubtful] = True
         if room.all():
             return here, mask
-        self._core.recorder.dropped(here, doubtful[~room], 0, "maybe duplicate", now)
+        self._core.recorder.dropped(here, doubtful[~room], 0, Loss.MAYBE_DUPLICATE, now)
         kept = np.ones(len(here), np.bool_)
         kept[doubtful[~room]] = False
         return here.take(np.flatnonzero(kept)), mask[kept]
@@ -281,7 +281,7 @@ class Relay:
             recorder.relayed(sending.batch, rows[:taken], sending.link, now)
         if taken < len(rows):
             self._shed += len(rows) - taken
-            recorder.dropped(sending.batch, rows[taken:], sending.link, "link full", now)
+            recorder.dropped(sending.batch, rows[taken:], sending.link, Loss.LINK_FULL, now)
         if sending.consignment is not None:
             sending.consignment.hold(frames)
             sending.consignment.release()
@@ -314,7 +314,7 @@ class Relay:
         if routed.exhausted is not None:
             lost = routed.exhausted.rows
             self._exhausted += len(lost)
-            self._core.recorder.dropped(routed.batch, lost, 0, "hop limit", now)
+            self._core.recorder.dropped(routed.batch, lost, 0, Loss.HOP_LIMIT, now)
         if routed.held is not None:
             self._held.add(routed.batch, routed.held, until or now + self._hold_ms, origin.consignment, now, wait)
         return sent

@@ -21,7 +21,7 @@ from postroad.errors import PostroadError
 from postroad.messages.id_columns import WORD_BITS
 from postroad.selectors import check_topic
 from postroad.store import rows_of_payload
-from postroad.tracking.reasons import Detour
+from postroad.tracking.reasons import Detour, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +112,7 @@ class RemoteConsumers:
         del self._subscriptions[subscription.number]
         self._core.budgets.remove(subscription)
         self._drop_waiting(subscription, remote.home, now)
-        self._core.departures.ended(subscription, "consumer gone", outbox, now)
+        self._core.departures.ended(subscription, Loss.CONSUMER_GONE, outbox, now)
         self._core.recorder.unsubscribed(subscription.number, now)
         if self._peers.is_open(remote.home):
             self._peers.send(remote.home, Leave(subscription.number))

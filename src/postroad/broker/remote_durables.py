@@ -26,6 +26,7 @@ from postroad.errors import PostroadError
 from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import decode_exact, encode_exact
 from postroad.store import NO_CEILING
+from postroad.tracking.reasons import Loss
 
 if TYPE_CHECKING:
     from postroad.broker.channel_items import StandingPart
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from postroad.matching.cover import Row
 
 __all__ = ["RemoteDurables"]
-
-# The reason in the record for what waited for a broker that the plan does not have any more.
-NOT_LISTED = "its broker left the network"
 
 
 class _RemoteInterest:
@@ -114,7 +112,7 @@ class RemoteDurables:
             terms = msgspec.msgpack.decode(cursor.terms, type=RemoteInterestTerms)
             if not self._core.homes.is_listed(terms.broker):
                 left = self._log.unread(cursor)
-                self._stored.discard(Discard(cursor, 0, left, NOT_LISTED, ends=True, home=terms.broker))
+                self._stored.discard(Discard(cursor, 0, left, Loss.BROKER_LEFT, ends=True, home=terms.broker))
                 continue
             remote = _RemoteInterest(self._peers.outgoing.restore_for_durables(terms, cursor))
             self._of[terms.broker] = remote

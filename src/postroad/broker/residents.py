@@ -9,7 +9,7 @@ import numpy as np
 from postroad.broker.budgets import estimated_bytes
 from postroad.broker.row_groups import Grouping, any_expires
 from postroad.broker.turns import MAX_TURN_BYTES, Deferred
-from postroad.tracking.reasons import Detour
+from postroad.tracking.reasons import Detour, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -199,7 +199,7 @@ class Residents:
             is_there = self._core.session(session.number) is session
             if not is_there or session.subscriptions.get(subscription.key) is not subscription:
                 deliveries.shed_closed += len(rows)
-                self._core.recorder.shed(batch, rows, subscription.number, "subscription ended", now)
+                self._core.recorder.shed(batch, rows, subscription.number, Loss.SUBSCRIPTION_ENDED, now)
                 continue
             if expires:
                 rows = deliveries.unexpired(subscription, batch, rows, now)

@@ -16,6 +16,7 @@ from postroad.broker.marks import told_again
 from postroad.broker.store_backlog import StoreBacklog
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
 from postroad.store import TIGHT_BYTES, Runs, StoreFullError, intersect, stored_bytes
+from postroad.tracking.reasons import Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,10 +29,7 @@ if TYPE_CHECKING:
     from postroad.store import Cursor, Log, Taken
     from postroad.tracking import Recorder
 
-__all__ = ["STORE_FULL", "Discard", "StoredQueues", "TakenRows"]
-
-# A reason in the record: the store, or a subscription's share of it, was full.
-STORE_FULL = "store full"
+__all__ = ["Discard", "StoredQueues", "TakenRows"]
 
 # Space that the store and its disk keep free for acknowledgements and for publishers that are about to be paused.
 RESERVE_BYTES = TIGHT_BYTES
@@ -42,8 +40,6 @@ PUT_RESERVE_BYTES = RESERVE_BYTES // 4
 DISCARDED_PER_TURN = 20_000
 # What taking up a discard counts, besides its rows: it takes some 100 microseconds, a row one or two.
 DISCARD_ROWS = 50
-# A reason in the record: a subscription ended while the store had no room for its rows.
-_ENDED = "subscription ended"
 # How much to shed at once from a subscription that is over its limit and may drop its oldest.
 _SHED_SHARE = 8
 
@@ -236,7 +232,7 @@ class StoredQueues:
                 continue
             subscription.shed += len(rows)
             self.shed += len(rows)
-            self._recorder.shed(batch, rows, subscription.number, STORE_FULL, now)
+            self._recorder.shed(batch, rows, subscription.number, Loss.STORE_FULL, now)
             self._close_if_empty(subscription)
 
     def _store_backlog(self, now: int) -> None:
@@ -245,7 +241,7 @@ class StoredQueues:
             for subscription, rows in gone:
                 if not subscription.retains:
                     self.shed += len(rows)
-                    self._recorder.shed(batch, rows, subscription.number, _ENDED, now)
+                    self._recorder.shed(batch, rows, subscription.number, Loss.SUBSCRIPTION_ENDED, now)
             for subscription, rows in matches:
                 if not subscription.retains:
                     subscription.waiting.stored += len(rows)
@@ -389,7 +385,7 @@ class StoredQueues:
             left = 1 + max(unread // _SHED_SHARE, unread * max(0, over) // max(1, cursor.bytes))
             home = 0 if subscription.outgoing is None else subscription.outgoing.home
             number = 0 if home else subscription.number
-            self.discard(Discard(cursor, number, left, STORE_FULL, ends=False, owner=subscription, home=home))
+            self.discard(Discard(cursor, number, left, Loss.STORE_FULL, ends=False, owner=subscription, home=home))
 
     def proceed(self, now: int) -> None:
         """Release what came over links, and discard rows: something was written or read."""

@@ -1,4 +1,7 @@
-"""Reasons in the record of what went no further that end nothing: the message went another way, or may still go."""
+"""Reasons in the record of what went no further: a `Loss` ends a copy of a message, a `Detour` ends nothing.
+
+Further reasons name what an operator or a client did, such as the queue that was deleted; all of these end something.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "FORMER", "WAITS_LONG", "Detour", "came_back", "is_back", "is_held"]
+__all__ = ["DETOURS", "FORMER", "WAITS_LONG", "Detour", "Loss", "came_back", "is_back", "is_held"]
 
 
 class Detour(StrEnum):
-    """Why a message did not continue at once. Other reasons say why it never will."""
+    """Why a message did not continue at once; the message went another way, or may still go."""
 
     # A link gave it back, and it went another way.
     RETURNED = "returned"
@@ -45,6 +48,36 @@ class Detour(StrEnum):
     DELIVERED_LATE = "delivered late"
     # Nobody wanted it here when it came, and its topic is retained: who subscribes from the past may get it later.
     RETAINED = "retained"
+
+
+class Loss(StrEnum):
+    """Why a message never got there. The texts are in trails, and people read them."""
+
+    # Towards other brokers.
+    HOP_LIMIT = "hop limit"
+    # A link keeps as much as it may for its neighbour.
+    LINK_FULL = "link full"
+    # No route was found for as long as messages are held.
+    UNREACHABLE = "unreachable"
+    # A neighbour sent it to a queue, which only clients of this broker do.
+    QUEUE_NOT_HERE = "queue not here"
+    # It may have been delivered before, and has no room for the header that says so.
+    MAYBE_DUPLICATE = "maybe duplicate"
+    # The plan of the network does not have the broker any more for which it waited.
+    BROKER_LEFT = "its broker left the network"
+
+    # At a subscription.
+    EXPIRED = "expired"
+    QUEUE_FULL = "queue full"
+    # The store, or the share of it that the subscription has, was full.
+    STORE_FULL = "store full"
+    # It waited for longer than the settings let messages wait.
+    TOO_OLD = "too old"
+    UNSUBSCRIBED = "unsubscribed"
+    SESSION_CLOSED = "session closed"
+    CONSUMER_GONE = "consumer gone"
+    # The subscription ended before a later turn could deliver it, or while the store had no room.
+    SUBSCRIPTION_ENDED = "subscription ended"
 
 
 # Texts in trails that were written between 0.2.0 and 0.3.0, and what stands for them today.
