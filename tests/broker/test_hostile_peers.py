@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.broker.channel_items import ChannelError, Consume, ConsumerAnswer, Dismiss, Hand, Item, Put
+from postroad.broker.channel_items import ChannelError, Consume, ConsumerAnswer, ConsumerDelivery, Dismiss, Item, Put
 from postroad.broker.channels import Datagram
 from postroad.broker.peers import HEAD_BYTES, MAX_HOPS, packet, passed_on, read_packet
 from postroad.messages import Batch, Draft
@@ -45,7 +45,7 @@ def foreign() -> bytes:
     [
         (2, 1, Put(99, 0, QUEUE, "", False, b"noise"), "puts bytes that are not messages"),
         (2, 1, Put(99, 0, QUEUE, "", False, foreign()), "did not enter there"),
-        (1, 2, Hand(1, b"noise"), "delivers bytes that are not messages"),
+        (1, 2, ConsumerDelivery(1, b"noise"), "delivers bytes that are not messages"),
         (2, 1, ConsumerAnswer(99, 1, True, True, b"12345"), "5 bytes are not ids"),
     ],
 )

@@ -66,6 +66,7 @@ OLD_WORDS: dict[str, dict[str, str]] = {
     "attachments": {},
     "forwarded": {},
     "forwarding": {},
+    "hand": {},
     "handed": {},
     "keeper": {},
     "published": {},

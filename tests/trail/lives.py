@@ -169,9 +169,9 @@ class Network:
             else:
                 self.waiting.add((broker, one))
         for neighbour in onward:
-            self._hand_over(station, life, neighbour, at)
+            self._relay_on(station, life, neighbour, at)
 
-    def _hand_over(self, station: Station, life: Life, neighbour: int, at: int) -> None:
+    def _relay_on(self, station: Station, life: Life, neighbour: int, at: int) -> None:
         other, random = self.stations[neighbour], self._random
         arrives = at + random.choice([1, 20, 900])
         there = other.life_at(arrives)

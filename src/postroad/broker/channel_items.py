@@ -20,12 +20,12 @@ other -> broker        Informed        it is stored here: nothing that is accept
 A *remote consumer* is a client of one broker that consumes a queue of another:
 
 ```
-its broker -> home     Consume         from now on
-                       Leave           not any more; messages it did not settle return to the queue
-                       ConsumerAnswer  it has acknowledged messages, or refused them
-home -> its broker     Hand            messages for it
-                       Answered        an answer is stored
-                       Dismiss         it cannot consume the queue, or not any more
+its broker -> home     Consume           from now on
+                       Leave             not any more; messages it did not settle return to the queue
+                       ConsumerAnswer    it has acknowledged messages, or refused them
+home -> its broker     ConsumerDelivery  messages for it
+                       Answered          an answer is stored
+                       Dismiss           it cannot consume the queue, or not any more
 ```
 """
 
@@ -43,9 +43,9 @@ __all__ = [
     "ChannelError",
     "Consume",
     "ConsumerAnswer",
+    "ConsumerDelivery",
     "Dismiss",
     "Forget",
-    "Hand",
     "Informed",
     "Item",
     "Leave",
@@ -144,7 +144,7 @@ class Leave(msgspec.Struct, frozen=True, array_like=True, tag=6):
     consumer: _Number
 
 
-class Hand(msgspec.Struct, frozen=True, array_like=True, tag=7):
+class ConsumerDelivery(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """Messages for a consumer, with header lines that say how often they were delivered."""
 
     consumer: _Number
@@ -221,7 +221,7 @@ Item: TypeAlias = (
     | Forget
     | Consume
     | Leave
-    | Hand
+    | ConsumerDelivery
     | ConsumerAnswer
     | Answered
     | Dismiss

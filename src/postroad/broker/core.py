@@ -63,11 +63,11 @@ class Broker:
 
     Args:
         number: the broker's number in the plan; part of every id it stamps.
-        numbers: hands out publisher numbers.
+        numbers: gives publisher numbers.
         limits: what the broker keeps at most.
         policy: who may do what.
         recorder: keeps the record.
-        subscription_numbers: hands out subscription numbers; by default they count from 1.
+        subscription_numbers: gives subscription numbers; by default they count from 1.
         skew_tolerance_ms: how far the time of an id that a client gives may be from the broker's.
         index_secret: 64 random bits for the hash of the index, if clients are not trusted; no result depends on it.
         in_turns: whether batches that are much work are cut (`limits.turn_ms`). The driver then calls `proceed` for as

@@ -314,7 +314,7 @@ class Deliveries:
             outbox.deliveries.append(Delivery(subscription, batch, rows))
         else:
             assert self.peers is not None
-            self.peers.guests.hand(subscription, batch, rows, now)
+            self.peers.guests.deliver(subscription, batch, rows, now)
         subscription.delivered += len(rows)
         self.delivered += len(rows)
         self._recorder.delivered(batch, rows, subscription.recorded, now)

@@ -145,7 +145,7 @@ class AssigningPublishers:
 
     Args:
         broker: the broker's number.
-        numbers: hands out publisher numbers.
+        numbers: gives publisher numbers.
         kept: how many disconnected ones are remembered; beyond that, the one that is away longest is forgotten.
 
     Attributes:

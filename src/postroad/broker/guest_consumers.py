@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from postroad.broker.channel_items import Answered, Dismiss, Hand
+from postroad.broker.channel_items import Answered, ConsumerDelivery, Dismiss
 from postroad.broker.consumers import ConsumerTerms
 from postroad.broker.remote_consumers import ids_of
 from postroad.broker.sessions import AckMode
@@ -124,12 +124,12 @@ class GuestConsumers:
         for guest in gone:
             self.leave(broker, guest.number, outbox, now)
 
-    def hand(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
+    def deliver(self, subscription: Subscription, batch: Batch, rows: NDArray[np.int64], now: int) -> None:
         """Send messages to a guest."""
         guest = subscription.guest
         assert guest is not None
         self._core.recorder.relayed(batch, rows, guest.broker, now)
-        self._peers.send(guest.broker, Hand(guest.number, rows_payload(batch.take(rows))))
+        self._peers.send(guest.broker, ConsumerDelivery(guest.number, rows_payload(batch.take(rows))))
         if self._peers.backlog(guest.broker) > MAX_BACKLOG_BYTES:
             subscription.session.congested = True
             self._crowded.add(guest)

@@ -41,7 +41,7 @@ class NumbersExhaustedError(NumbersError):
 
 
 class _Numbers:
-    """Hands out numbers from reserved blocks."""
+    """Gives numbers from reserved blocks."""
 
     def __init__(self, reserve: Callable[[], int], block: int, kind: str) -> None:
         self._reserve = reserve
@@ -68,7 +68,7 @@ class _Numbers:
 
 
 class PublisherNumbers(_Numbers):
-    """Hands out publisher numbers.
+    """Gives publisher numbers.
 
     Args:
         reserve: makes sure that no other run of this broker ever uses the next BLOCK numbers, and returns the first of
@@ -80,7 +80,7 @@ class PublisherNumbers(_Numbers):
 
 
 class SubscriptionNumbers(_Numbers):
-    """Hands out subscription numbers.
+    """Gives subscription numbers.
 
     Args:
         reserve: the same for the next SUBSCRIPTION_BLOCK numbers; counts from 1 if a broker lives only once.

@@ -17,9 +17,9 @@ from postroad.broker.channel_items import (
     ChannelError,
     Consume,
     ConsumerAnswer,
+    ConsumerDelivery,
     Dismiss,
     Forget,
-    Hand,
     Informed,
     Leave,
     Put,
@@ -246,7 +246,7 @@ class Peers:
                 self.guests.leave(source, item.consumer, outbox, now)
             case ConsumerAnswer():
                 self.guests.answer(source, item, outbox, now)
-            case Hand():
+            case ConsumerDelivery():
                 self.consumers.deliver(source, item, outbox, now)
             case Answered():
                 self.consumers.answered(source, item)

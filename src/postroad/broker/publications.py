@@ -34,7 +34,7 @@ class LocalPublications:
 
     Args:
         core: the broker.
-        numbers: hands out publisher numbers.
+        numbers: gives publisher numbers.
         policy: who may publish what.
 
     Attributes:

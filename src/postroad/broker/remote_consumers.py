@@ -26,7 +26,7 @@ from postroad.tracking.reasons import Detour, Loss
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from postroad.broker.channel_items import Answered, Dismiss, Hand
+    from postroad.broker.channel_items import Answered, ConsumerDelivery, Dismiss
     from postroad.broker.confirmations import Confirmations
     from postroad.broker.consumers import ConsumerTerms
     from postroad.broker.core import Broker
@@ -149,7 +149,7 @@ class RemoteConsumers:
 
     # --- what the home says ------------------------------------------------------------------------------------------
 
-    def deliver(self, home: int, item: Hand, outbox: Outbox, now: int) -> None:
+    def deliver(self, home: int, item: ConsumerDelivery, outbox: Outbox, now: int) -> None:
         """Take messages for a client.
 
         Raises:

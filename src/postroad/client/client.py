@@ -40,7 +40,7 @@ IdsBy = Literal["client", "broker"]
 # Messages that may wait for the program, per subscription, before the client stops reading the connection. At 250 bytes
 # each this is a quarter of a megabyte: enough to keep a loop busy for a round trip, and negligible memory.
 DEFAULT_QUEUE = 1_000
-# What `publish_many` hands over in one write, and how many receipts it waits for at a time.
+# What `publish_many` sends in one write, and how many receipts it waits for at a time.
 WRITE_BYTES = 256 * 1024
 WRITE_MESSAGES = 1_000
 

@@ -203,7 +203,7 @@ class ClientConnection:
     # --- sending ---------------------------------------------------------------------------------------------------
 
     async def write(self, data: bytes) -> None:
-        """Hand bytes to the socket, and wait while it takes no more.
+        """Pass bytes to the socket, and wait while it takes no more.
 
         Raises:
             ClientError: the connection has ended.

@@ -18,10 +18,10 @@ from postroad.protocols import link
 from postroad.routing import Destinations, decode_frame, encode_frame
 from postroad.server.admission import LinkAdmission
 from postroad.server.dialler import Dialler
-from postroad.server.hand_over import HandOver
 from postroad.server.link_arrivals import LinkArrivals
 from postroad.server.link_connection import MAX_UNREAD_BYTES, LinkConnection
 from postroad.server.link_counts import ClosedTraffic, link_statistics
+from postroad.server.link_drain import LinkDrain
 from postroad.server.link_work import LinkWork
 from postroad.server.strangers import Strangers
 
@@ -167,8 +167,8 @@ class Links:
 
     async def _emptied(self) -> None:
         """Wait until nothing is kept for those who could take it. Nothing new comes: it takes a moment as a rule."""
-        waiting = HandOver(self.timer())
-        while waiting.goes_on(self._held_frames(), self.timer()):  # noqa: ASYNC110
+        drain = LinkDrain(self.timer())
+        while drain.goes_on(self._held_frames(), self.timer()):  # noqa: ASYNC110
             await asyncio.sleep(TICK_SECONDS)
 
     def _held_frames(self) -> int:

@@ -79,7 +79,7 @@ __all__ = ["Service"]
 log = logging.getLogger("postroad.server")
 
 _DATA_HELD = (
-    "is in use by another broker ({owner}): both would hand out the same numbers. Stop that one, "
+    "is in use by another broker ({owner}): both would give the same numbers. Stop that one, "
     "or give this one a data directory of its own (--data DIR)"
 )
 

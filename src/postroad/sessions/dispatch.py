@@ -223,7 +223,7 @@ class Dispatcher:
         if len(deliveries) == 1:
             delivery = deliveries[0]
             if session := self._sessions.get(delivery.subscription.session.number):
-                _hand(session, session.render(delivery, None))
+                _write_to(session, session.render(delivery, None))
             return
         pieces: dict[int, list[Bytes]] = {}
         shared = _SharedRenderings(deliveries, self._sessions)
@@ -236,7 +236,7 @@ class Dispatcher:
         for number, parts in pieces.items():
             # One joined buffer costs a third of the processor time of many small writes.
             if session := self._sessions.get(number):
-                _hand(session, parts[0] if len(parts) == 1 else np.concatenate(parts))
+                _write_to(session, parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     def _write_large(self, deliveries: list[Delivery]) -> None:
         """Write deliveries of which some are large: these in pieces that sessions share, one by one."""
@@ -245,13 +245,13 @@ class Dispatcher:
             if session is None:
                 continue
             if not is_shared(delivery.batch):
-                _hand(session, session.render(delivery, None))
+                _write_to(session, session.render(delivery, None))
                 continue
             for piece in session.pieces(delivery, self._large.of(delivery.batch, session.renderer)):
-                _hand(session, piece.data, piece.shared)
+                _write_to(session, piece.data, piece.shared)
 
 
-def _hand(session: ClientSession, data: Bytes, shared: SharedBytes | None = None) -> None:
+def _write_to(session: ClientSession, data: Bytes, shared: SharedBytes | None = None) -> None:
     try:
         session.write(data, shared)
     except Exception as error:

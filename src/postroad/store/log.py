@@ -5,10 +5,10 @@ disk, outside the loop, and reports the result (`committed`, `failed`); meanwhil
 lists records that cursors wait for and that are not in memory; `loaded` brings them back.
 
 Rule 1: a row is stored once, in the record of the commit it came with, however many cursors wait for it.
-Rule 2: a row's place contains the number of its record, and numbers rise in the order of writing, so every cursor hands
-    out rows in the order in which they were appended. A record that moves to another segment keeps the number that
+Rule 2: a row's place contains the number of its record, and numbers rise in the order of writing, so every cursor gives
+    rows in the order in which they were appended. A record that moves to another segment keeps the number that
     places use.
-Rule 3: a durable cursor hands out only rows that are safe: no crash that `fsync` protects from can lose them.
+Rule 3: a durable cursor gives only rows that are safe: no crash that `fsync` protects from can lose them.
 
 `open_record` gathers rows, `writer` turns records into commits, `record_reads` says what to read, and `sparse_segments`
 empties segments of which little is needed.

@@ -106,7 +106,7 @@ class BloomRecorder(HistoryRecorder):
         settings = self.settings
         return now - self._oldest(now) >= settings.interval or 8 * self._words * len(self._sealed) > settings.budget
 
-    def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
+    def _take_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
         interval, linger = self.settings.interval, self.settings.linger
         if self.settings.hold > interval:
             for history in self._open.values():

@@ -276,14 +276,14 @@ class Chronicle:
         return len(self._full)
 
     def close_full(self, job: int, now: int) -> Chapter:
-        """Hand the first full chapter over to a job."""
+        """Give the first full chapter to a job."""
         chapter = self._full.pop(0)
         chapter.until = now
         self._closed[job] = chapter
         return chapter
 
     def close(self, job: int, now: int) -> Chapter:
-        """Hand the open chapter over to a job, and begin the next."""
+        """Give the open chapter to a job, and begin the next."""
         chapter = self._open
         chapter.until = now
         chapter.delays = self._sketch.take()
@@ -338,7 +338,7 @@ class Chronicle:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to hand over but latencies."""
+        """Whether there is nothing for a job but latencies."""
         return self._open.lines == 0 and not self._full
 
     @property

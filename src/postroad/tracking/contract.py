@@ -1,9 +1,9 @@
-"""The contracts of tracking: what the core reports to a recorder, and what the recorder seals.
+r"""The contracts of tracking: what the core reports to a recorder, and what the recorder seals.
 
 The broker tells the truth as it happens: accepted when a batch has its ids, arrived and relayed at links, delivered
-when rows are written to a socket, shed or dropped when they go no further. A recorder decides what to keep. What is
-ready to be kept it hands over as *jobs*: taking them is cheap and belongs on the event loop; running one is heavy,
-needs nothing that the recorder still changes, and belongs on a thread.
+when rows are written to a socket, shed or dropped when they go no further. A recorder decides what to keep. It
+seals what is ready as *jobs*. Taking them is cheap and belongs on the event loop; running one is heavy, needs nothing
+that the recorder still changes, and belongs on a thread.
 
 ```
 for job in recorder.due(now):            # on the loop, some times a second

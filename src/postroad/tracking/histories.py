@@ -275,11 +275,11 @@ class HistoryRecorder(KeepingRecorder):
         # Without any linger they go at once, as the paper has it.
         return not self.settings.linger or waited >= _BETWEEN_JOBS or now - oldest >= self.settings.interval
 
-    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
+    def _take_due(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         histories, self._sealed = self._sealed, []
         # What is sealed must not stay in memory for the sake of this list.
         self._with_runs = [history for history in self._with_runs if self._is_open(history)]
-        return self._hand_over_sealed(number, histories, now)
+        return self._take_sealed(number, histories, now)
 
     def findings(self, identity: MessageId, now: int) -> Findings:
         """What is known about an id from what is not released."""
@@ -321,8 +321,8 @@ class HistoryRecorder(KeepingRecorder):
         """Whether there is so much, or of such an age, that it must be passed to the writer at once."""
 
     @abstractmethod
-    def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
-        """Give sealed histories, and what else is due, to a job; the answer does the heavy part."""
+    def _take_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
+        """Give sealed histories, and what else is due, to a job; returns what does the heavy part."""
 
     @abstractmethod
     def _evidence(

@@ -124,7 +124,7 @@ class KeepingRecorder(ChronicledRecorder, ABC):
         self._jobs += 1
         self._pending += 1
         number, self._last_job_at = self._jobs, now
-        make = self._hand_over(number, now, force)
+        make = self._take_due(number, now, force)
         chapter = self.chronicle.close(number, now)
         # What else comes in during this very millisecond is not in the job.
         self._through = max(self._through, self._oldest(now) - 1)
@@ -166,11 +166,11 @@ class KeepingRecorder(ChronicledRecorder, ABC):
 
     @abstractmethod
     def _ready(self, now: int, force: bool) -> bool:
-        """Whether there is something to hand over."""
+        """Whether there is something for a job."""
 
     @abstractmethod
-    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
-        """Seal what is due; the answer does the heavy part."""
+    def _take_due(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
+        """Seal what is due; returns what does the heavy part."""
 
     @abstractmethod
     def _oldest(self, now: int) -> int:

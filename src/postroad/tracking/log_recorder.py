@@ -61,7 +61,7 @@ class LogRecorder(KeepingRecorder):
         # What is kept beside the records waits too, so the age is that of all.
         return force or full or now - self._last_job_at >= self.settings.interval
 
-    def _hand_over(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
+    def _take_due(self, number: int, now: int, force: bool) -> Callable[[], list[Segment]]:
         parts = self._parts
         self._unreleased[number] = parts
         self._parts, self._entries, self._since = [], 0, None

@@ -100,7 +100,7 @@ class SealedRecorder(HistoryRecorder):
         in_runs = sum(history.runs.ids for history in self._sealed if history.runs is not None)
         return (self._buffer.entries + in_runs) * 8 > self.settings.budget
 
-    def _hand_over_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
+    def _take_sealed(self, number: int, histories: list[History], now: int) -> Callable[[], list[Segment]]:
         extract, settings = self._buffer.extract(), self.settings
         self._unreleased[number] = (extract, histories)
         live = {history.slot: history.hashed for history in self._open.values() if history.hashed}

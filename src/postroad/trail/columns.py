@@ -142,7 +142,7 @@ def _sorted(name: str, table: Any) -> Any:
 
 
 def _is_sorted(table: Any, keys: Sequence[str]) -> bool:
-    """Recorders hand most tables over in order; looking is ten times cheaper than sorting again."""
+    """Recorders seal most tables in order; looking is ten times cheaper than sorting again."""
     tied = np.ones(table.num_rows - 1, np.bool_)
     for key in keys:
         if not pa.types.is_integer(table.schema.field(key).type):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.server.hand_over import LONGEST_MS, SILENT_MS, HandOver
+from postroad.server.link_drain import LONGEST_MS, SILENT_MS, LinkDrain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,13 +14,13 @@ LOOK_MS = 25
 
 def waited(held: Callable[[int], int], look_ms: int = LOOK_MS) -> int:
     """How many ms a broker waits whose neighbours have left so many frames after some ms."""
-    waiting, now = HandOver(0), 0
+    waiting, now = LinkDrain(0), 0
     while waiting.goes_on(held(now), now):
         now += look_ms
     return now
 
 
-def test_nothing_to_hand_over_is_not_waited_for() -> None:
+def test_links_that_keep_nothing_are_not_waited_for() -> None:
     assert waited(lambda now: 0) == 0
 
 

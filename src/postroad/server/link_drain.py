@@ -1,8 +1,8 @@
-"""`HandOver`: how long a broker that stops waits for its neighbours to take what it keeps for them."""
+"""`LinkDrain`: how long a broker that stops drains its links, until its neighbours have what it keeps for them."""
 
 from __future__ import annotations
 
-__all__ = ["LONGEST_MS", "SILENT_MS", "HandOver"]
+__all__ = ["LONGEST_MS", "SILENT_MS", "LinkDrain"]
 
 # A neighbour that takes nothing for this time takes nothing more. It is some round trips of any link.
 SILENT_MS = 3_000
@@ -12,7 +12,7 @@ LONGEST_MS = 20_000
 LOOK_MS = 100
 
 
-class HandOver:
+class LinkDrain:
     """Waits as long as neighbours take something. It has no clock: `now` is in ms and only goes forward."""
 
     def __init__(self, now: int) -> None:
