@@ -175,8 +175,8 @@ class AssigningPublishers:
         return publisher
 
     def _token(self, secret: bytes, number: int, principal: str) -> str:
-        told = f"{self._broker} {number} {principal}".encode()
-        return hmac.new(secret, told, "sha256").hexdigest()[:_TOKEN_DIGITS]
+        claim = f"{self._broker} {number} {principal}".encode()
+        return hmac.new(secret, claim, "sha256").hexdigest()[:_TOKEN_DIGITS]
 
     def find(self, number: int, token: str, principal: str) -> AssigningPublisher | None:
         """Return the publisher that a client claims to be; None if it is forgotten, or the claim is not proved."""

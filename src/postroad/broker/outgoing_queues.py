@@ -68,7 +68,7 @@ RETRY_MS = 1_000
 class _Unconfirmed(NamedTuple):
     queue: OutgoingQueue
     places: Rows
-    told: Batch
+    ids_only: Batch
     again: bool
     attempt: int
 
@@ -302,13 +302,13 @@ class OutgoingQueues:
         number, self._next = self._next, self._next + 1
         (places, batch, span), again, count = piece, queue.doubtful > 0, len(piece.places)
         queue.doubtful = max(0, queue.doubtful - count)
-        told, every = ids_alone(batch.ids), np.arange(count)
-        way.puts[number] = _Unconfirmed(queue, places, told, again, queue.attempt)
+        ids_only, every = ids_alone(batch.ids), np.arange(count)
+        way.puts[number] = _Unconfirmed(queue, places, ids_only, again, queue.attempt)
         way.rows += count
         way.again += again
         queue.unconfirmed += count
-        self._core.recorder.dropped(told, every, queue.home, Detour.SENT_ON, now)
-        self._core.recorder.relayed(told, every, queue.home, now)
+        self._core.recorder.dropped(ids_only, every, queue.home, Detour.SENT_ON, now)
+        self._core.recorder.relayed(ids_only, every, queue.home, now)
         rows = rows_payload(batch)
         put = Put(number, queue.attempt, queue.name, queue.principal, again, rows, span.oldest, span.newest)
         self._peers.send(queue.home, put)
@@ -328,9 +328,9 @@ class OutgoingQueues:
         taken = self._log.pull(queue.cursor, PUT_ROWS)
         while taken:
             for each in taken:
-                told, every = ids_alone(each.batch.ids[each.rows]), np.arange(len(each.places))
-                self._core.recorder.dropped(told, every, queue.home, Detour.SENT_ON, now)
-                self._core.recorder.queued(told, every, target.cursor.number, now)
+                ids_only, every = ids_alone(each.batch.ids[each.rows]), np.arange(len(each.places))
+                self._core.recorder.dropped(ids_only, every, queue.home, Detour.SENT_ON, now)
+                self._core.recorder.queued(ids_only, every, target.cursor.number, now)
                 self._log.transfer(queue.cursor, each.places, target.cursor, b"")
             self._stored.block(target.holder)
             taken = self._log.pull(queue.cursor, PUT_ROWS)
@@ -412,8 +412,8 @@ class OutgoingQueues:
             queue.doubtful += len(every)
         self._log.give_back(queue.cursor, put.places)
         queue.holder.waiting.stored = self._log.unread(queue.cursor)
-        self._core.recorder.dropped(put.told, every, home, Detour.RETURNED, now)
-        self._core.recorder.dropped(put.told, every, home, Detour.HELD, now)
+        self._core.recorder.dropped(put.ids_only, every, home, Detour.RETURNED, now)
+        self._core.recorder.dropped(put.ids_only, every, home, Detour.HELD, now)
 
     def lost(self, home: int, now: int) -> None:
         """Handle the loss of the channel to a home: what it has not confirmed is in doubt."""

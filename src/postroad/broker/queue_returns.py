@@ -127,12 +127,12 @@ class QueueReturns:
             now: the time in ms.
         """
         places = np.array(list(rows.values()), np.int64)
-        told = ids_alone(words_of(rows))
+        ids_only = ids_alone(words_of(rows))
         every = np.arange(len(places))
         recorder = self._core.recorder
         self.dead_lettered += len(places)
         if not self._settings.dead_letter:
-            recorder.shed(told, every, cursor.number, f"given up: {reason}", now)
+            recorder.shed(ids_only, every, cursor.number, f"given up: {reason}", now)
             self._log.settle(cursor, places)
             return
         try:
@@ -143,8 +143,8 @@ class QueueReturns:
             self._redeliveries.again(cursor, places, now)
             return
         self.undeliverable = ""
-        recorder.shed(told, every, cursor.number, f"dead-lettered to {target.name}: {reason}", now)
-        recorder.queued(told, every, target.cursor.number, now)
+        recorder.shed(ids_only, every, cursor.number, f"dead-lettered to {target.name}: {reason}", now)
+        recorder.queued(ids_only, every, target.cursor.number, now)
         self._log.transfer(cursor, places, target.cursor, note)
         target.holder.waiting.stored = self._log.unread(target.cursor)
         target.consumers.came_back(places)

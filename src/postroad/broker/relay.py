@@ -220,10 +220,10 @@ class Relay:
         """
         here, consignment = work.batch, work.consignment
         if work.doubtful is not None:
-            told = here.take(work.doubtful)
+            again = here.take(work.doubtful)
             here = here.take(~work.doubtful)
-            marks = np.ones(len(told), np.bool_)
-            self._core.take_up(Work(told, None, _IN_ORDER, consignment, marks, marks), outbox, now)
+            marks = np.ones(len(again), np.bool_)
+            self._core.take_up(Work(again, None, _IN_ORDER, consignment, marks, marks), outbox, now)
         early = (here.envelopes[:, FLAGS] & OVERTAKING) != 0
         if now < self._unsteady_until:
             early[:] = True

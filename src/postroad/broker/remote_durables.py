@@ -55,7 +55,7 @@ class _RemoteInterest:
         bytes: of its rows, for the store.
         work: what its rows have added to the work of the index, about.
         state: the last state that was completed over this channel; None if none was.
-        told: that broker knows that nothing waits of earlier states than this one.
+        informed_of: that broker knows that nothing waits of earlier states than this one.
     """
 
     def __init__(self, queue: OutgoingQueue) -> None:
@@ -67,7 +67,7 @@ class _RemoteInterest:
         self.heard_bytes = self.bytes = 0
         self.wants_all = self.is_endless = False
         self.left_out: dict[Row, None] = {}
-        self.work = self.told = 0
+        self.work = self.informed_of = 0
         self.state: int | None = None
 
     @property
@@ -203,8 +203,8 @@ class RemoteDurables:
         self._end_match_all(remote)
         if remote.changed:
             self._store(remote)
-        remote.state, remote.told = number, remote.queue.states.oldest
-        self._inform(source, number, remote.told)
+        remote.state, remote.informed_of = number, remote.queue.states.oldest
+        self._inform(source, number, remote.informed_of)
         self.proceed()
 
     def _inform(self, source: int, state: int, oldest: int) -> None:
@@ -290,9 +290,9 @@ class RemoteDurables:
             states = remote.queue.states
             there = self._rows(remote.queue)
             states.end_before(None if there is None else there[0])
-            if remote.state is not None and states.oldest > remote.told:
-                remote.told = states.oldest
-                self._inform(source, remote.state, remote.told)
+            if remote.state is not None and states.oldest > remote.informed_of:
+                remote.informed_of = states.oldest
+                self._inform(source, remote.state, remote.informed_of)
         safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
         while self._pending and self._pending[0][0] <= safe:
             _, source, informed = self._pending.popleft()

@@ -141,11 +141,11 @@ def _directory(setting: str, data: Path) -> Iterator[Symptom]:
         yield Symptom(setting, Health.BAD, f"{existing} cannot be written", advice)
         return
     free = shutil.disk_usage(existing).free
-    told = f"{data}: {free / 1024**3:,.1f} GB free"
+    found = f"{data}: {free / 1024**3:,.1f} GB free"
     if free < LITTLE_DISK_BYTES:
-        yield Symptom(setting, Health.DOUBTFUL, told, "make room: a broker that cannot write its record is degraded")
+        yield Symptom(setting, Health.DOUBTFUL, found, "make room: a broker that cannot write its record is degraded")
     else:
-        yield Symptom(setting, Health.GOOD, told)
+        yield Symptom(setting, Health.GOOD, found)
 
 
 def _modes(config: BrokerConfig, path: Path) -> Iterator[Symptom]:
@@ -166,11 +166,11 @@ def _modes(config: BrokerConfig, path: Path) -> Iterator[Symptom]:
 def _open_files(config: BrokerConfig) -> Symptom:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = config.limits.sessions + config.limits.strangers + OTHER_FILES
-    told = f"{most:,} may be open, {needed:,} are needed for limits.sessions = {config.limits.sessions:,}"
+    found = f"{most:,} may be open, {needed:,} are needed for limits.sessions = {config.limits.sessions:,}"
     if most != resource.RLIM_INFINITY and most < needed:
         advice = f"ulimit -n {needed}, or LimitNOFILE={needed} in the unit of systemd; or set limits.sessions lower"
-        return Symptom("open files", Health.DOUBTFUL, told, advice)
-    return Symptom("open files", Health.GOOD, told)
+        return Symptom("open files", Health.DOUBTFUL, found, advice)
+    return Symptom("open files", Health.GOOD, found)
 
 
 def _spark() -> Symptom:

@@ -162,11 +162,11 @@ def keys(
     folder = credentials_of(plan)
     made = make_credentials(read_plan(plan), folder, tls=tls)
     _write(plan, made.to_toml(), force=True)
-    told = {"brokers": len(made.brokers), "tls": made.tls, "keys": str(folder)}
+    facts = {"brokers": len(made.brokers), "tls": made.tls, "keys": str(folder)}
     if as_json:
-        echo_json(told)
+        echo_json(facts)
     else:
-        echo_table(f"network {made.name}, keys in {folder}", told)
+        echo_table(f"network {made.name}, keys in {folder}", facts)
 
 
 def _network(

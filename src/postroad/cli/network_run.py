@@ -285,12 +285,13 @@ def reload(where: Where, data: Data = None, as_json: AsJson = False) -> None:
     """Have every broker of a running network read its settings, users and certificates again."""
     from postroad.network import reload_users
 
-    told = reload_users(_place(where, data))
+    count = reload_users(_place(where, data))
     if as_json:
-        echo_json({"event": "reload", "brokers": told})
+        echo_json({"event": "reload", "brokers": count})
     else:
         typer.echo(
-            f"told {told} broker{'' if told == 1 else 's'} to read settings and users again; their logs say how it went"
+            f"told {count} broker{'' if count == 1 else 's'} to read settings and users again;"
+            " their logs say how it went"
         )
 
 

@@ -56,13 +56,13 @@ def close(
     path = f"/sessions/{number}?by={quote(operator_name(), safe='')}"
     base, token, authority = admin_endpoint(admin, admin_token_file, admin_ca)
     try:
-        told = admin_request(base, path, token, "DELETE", authority)
+        answer = admin_request(base, path, token, "DELETE", authority)
     except NotThereError as error:
         raise told_where_listed(error, "sessions") from None
     if as_json:
-        echo_json({"closed": told["closed"]})
+        echo_json({"closed": answer["closed"]})
     else:
-        typer.echo(f"session {told['closed']} is closed")
+        typer.echo(f"session {answer['closed']} is closed")
 
 
 def _line(session: dict[str, Any]) -> str:

@@ -132,8 +132,11 @@ async def _watch(where: str, interval: float, once: bool, access: AdminAccess, a
             after = await _look(where, access)
             brokers, sessions = figures_between(before, after)
             if as_json:
-                told = {"brokers": [one._asdict() for one in brokers], "sessions": [one._asdict() for one in sessions]}
-                echo_json({"time": round(time.time(), 3), **told})
+                document = {
+                    "brokers": [one._asdict() for one in brokers],
+                    "sessions": [one._asdict() for one in sessions],
+                }
+                echo_json({"time": round(time.time(), 3), **document})
             else:
                 _draw(brokers, sessions, screen)
             if once:

@@ -95,7 +95,7 @@ class ClientConnection:
     Attributes:
         number: which of the client's connections this is.
         failure: why it ended, if it has.
-        told: whether the failure was raised to a caller.
+        reported: whether the failure was raised to a caller.
         ended: set when it has.
         clock: how the server's clock compares with ours.
         server: what the server calls itself.
@@ -315,8 +315,8 @@ class ClientConnection:
             error = ConnectionLost(f"nothing heard from the server for {self._silence:g} s, not even a heart-beat")
         except OSError as lost:
             error = ConnectionLost(f"the connection is lost ({_reason(lost)})")
-        except PostroadError as told:
-            error = told
+        except PostroadError as caught:
+            error = caught
         self._end(error)
 
     def _take(self, frame: Frame) -> None:

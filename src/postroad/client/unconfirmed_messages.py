@@ -104,5 +104,5 @@ class Unconfirmed:
             await self._progress.wait()
 
     def _tell(self) -> None:
-        told, self._progress = self._progress, asyncio.Event()
-        told.set()
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()

@@ -134,12 +134,12 @@ class _Log:
     """Tells the log of progress, not too often."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._shown_at = time.monotonic()
 
     def __call__(self, done: int, count: int) -> None:
         now = time.monotonic()
-        if now - self._told > PROGRESS_SECONDS:
-            self._told = now
+        if now - self._shown_at > PROGRESS_SECONDS:
+            self._shown_at = now
             _log.warning("postroad: compiled %d of %d kernels", done, count)
 
 

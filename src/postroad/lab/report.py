@@ -38,8 +38,10 @@ def _contents(runs: Sequence[tuple[Experiment, RunFolder]]) -> str:
     rows = []
     for experiment, folder in runs:
         counts = [one.agrees for one in experiment.findings(read_results(folder))]
-        told = ", ".join(f"{counts.count(which)} {word}" for which, word in _VERDICTS.items() if counts.count(which))
-        rows.append([experiment.name, experiment.source, str(folder.read()["asked"]["mode"]), told])
+        verdicts = ", ".join(
+            f"{counts.count(which)} {word}" for which, word in _VERDICTS.items() if counts.count(which)
+        )
+        rows.append([experiment.name, experiment.source, str(folder.read()["asked"]["mode"]), verdicts])
     return html_table(["experiment", "source", "mode", "findings"], rows, None)
 
 
@@ -132,8 +134,10 @@ def write_pages(runs: Sequence[tuple[Experiment, RunFolder]], folder: Path) -> l
         path.write_text(_markdown(experiment, run, results, folder), "utf-8")
         written.append(path)
         counts = [one.agrees for one in experiment.findings(results)]
-        told = ", ".join(f"{counts.count(which)} {word}" for which, word in _VERDICTS.items() if counts.count(which))
-        lines.append(f"| [{experiment.name}]({path.name}) | {experiment.title} | {experiment.source} | {told} |")
+        verdicts = ", ".join(
+            f"{counts.count(which)} {word}" for which, word in _VERDICTS.items() if counts.count(which)
+        )
+        lines.append(f"| [{experiment.name}]({path.name}) | {experiment.title} | {experiment.source} | {verdicts} |")
     index = folder / "README.md"
     index.write_text(_INDEX + "\n".join(lines) + "\n", "utf-8")
     return [*written, index]

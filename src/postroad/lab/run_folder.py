@@ -101,7 +101,7 @@ class RunFolder:
                 )
         elif self.root.is_file() or (self.root.is_dir() and any(self.root.iterdir())):
             raise LabError(f"{self.root}: is not empty and holds no run; choose another directory")
-        with self._told():
+        with self._errors_of_ours():
             self.raw.mkdir(parents=True, exist_ok=True)
             for left in self.raw.glob(".cell=*"):
                 shutil.rmtree(left)
@@ -129,14 +129,14 @@ class RunFolder:
     def put_summarised(self) -> None:
         """Record that all cells that were played are summarised; after the last summary."""
         cells = [key for key in self.read()["cells"] if self.has(key)]
-        with self._told():
+        with self._errors_of_ours():
             (self.summary / SUMMARISED).write_text("".join(f"{key}\n" for key in cells), "utf-8")
 
     def finish(self) -> str:
         """Record the state of the run: complete if all cells are there."""
         said = self.read()
         state = COMPLETE if all(self.has(key) for key in said["cells"]) else PARTIAL
-        with self._told():
+        with self._errors_of_ours():
             self._write({name: value for name, value in said.items() if name != "state"}, state)
         return state
 
@@ -162,7 +162,7 @@ class RunFolder:
             with suppress(OSError):
                 self._put(events, self.root / "unfinished", key)
             raise
-        with self._told():
+        with self._errors_of_ours():
             self._put(events, self.raw, key)
             shutil.rmtree(self.root / "unfinished" / f"cell={key}", ignore_errors=True)
 
@@ -188,7 +188,7 @@ class RunFolder:
         fresh.replace(self.root / "run.json")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_of_ours(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -173,12 +173,12 @@ def summarise_played(folder: RunFolder, watch: Watch | None = None, spark: Spark
             own.stop()
 
 
-def _reason(told: str) -> str:
+def _reason(output: str) -> str:
     """What Spark failed at, in a line: the last cause that it names."""
-    if "No space left on device" in told:
+    if "No space left on device" in output:
         return "the disk is full; free some space"
-    causes = [line.removeprefix("Caused by: ") for line in told.splitlines() if line.startswith("Caused by: ")]
-    return (causes or told.splitlines() or ["it does not say why"])[-1 if causes else 0].strip()
+    causes = [line.removeprefix("Caused by: ") for line in output.splitlines() if line.startswith("Caused by: ")]
+    return (causes or output.splitlines() or ["it does not say why"])[-1 if causes else 0].strip()
 
 
 @contextmanager

@@ -73,10 +73,10 @@ def _load() -> bool:
 
 def _forked(watcher: socket.socket) -> bool:
     """Whether this is the new process. The watcher gets its number once it has become the parent."""
-    number, told = os.pipe()
+    number, answer = os.pipe()
     between = os.fork()
     if between:
-        os.close(told)
+        os.close(answer)
         os.waitpid(between, 0)
         watcher.sendall(os.read(number, NUMBER_BYTES))
         os.close(number)
@@ -84,9 +84,9 @@ def _forked(watcher: socket.socket) -> bool:
     os.close(number)
     child = os.fork()
     if child:
-        os.write(told, child.to_bytes(NUMBER_BYTES, "little"))
+        os.write(answer, child.to_bytes(NUMBER_BYTES, "little"))
         os._exit(0)
-    os.close(told)
+    os.close(answer)
     return True
 
 

@@ -195,13 +195,13 @@ async def follow_restart(place: Place) -> AsyncIterator[RestartProgress]:
         last: RestartProgress | None = None
         while True:
             state = find(place)
-            told = state.restart if state.restart is not None and state.restart.request == request.name else None
-            if told is not None and told != last:
-                yield told
-                last = told
-            if told is not None and told.finished:
+            progress = state.restart if state.restart is not None and state.restart.request == request.name else None
+            if progress is not None and progress != last:
+                yield progress
+                last = progress
+            if progress is not None and progress.finished:
                 return
-            if not is_alive(state.watcher) or (told is None and time.monotonic() > begin_by):
+            if not is_alive(state.watcher) or (progress is None and time.monotonic() > begin_by):
                 raise NetworkError(f"the process that watches the brokers does not answer; see {place.watcher_log}")
             await asyncio.sleep(LOOK_SECONDS)
     finally:

@@ -110,7 +110,7 @@ class NetworkWatch:
         return list(await asyncio.gather(*(one(entry) for entry in entries)))
 
     def _view(self, entry: BrokerEntry, report: BrokerReport | None) -> BrokerView:
-        told: dict[str, Any] = {
+        given: dict[str, Any] = {
             "broker": entry.number,
             "address": entry.address,
             "admin": entry.admin,
@@ -120,7 +120,7 @@ class NetworkWatch:
             "given_up": entry.given_up,
         }
         if report is None:
-            return BrokerView(condition=self._silence(entry), **told)
+            return BrokerView(condition=self._silence(entry), **given)
         self._seen.add(entry.number)
         condition = Condition.STARTING if not report.ready else Condition.READY
         parent, planned_parent = report.parents or (None, None)
@@ -143,7 +143,7 @@ class NetworkWatch:
             held=report.held,
             in_per_second=in_rate,
             out_per_second=out_rate,
-            **told,
+            **given,
         )
 
     def _silence(self, entry: BrokerEntry) -> Condition:

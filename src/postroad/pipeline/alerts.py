@@ -257,13 +257,16 @@ def _moment(ms: int) -> str:
     return datetime.datetime.fromtimestamp(ms / 1_000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def news(alerts: Iterable[Mapping[str, Any]], told: dict[tuple[Any, ...], int]) -> list[str]:
-    """Return the lines to print: each alert once, and again when it got worse or is over; `told` holds earlier ones."""
-    found, before = [], dict(told)
-    told.clear()
+def news(alerts: Iterable[Mapping[str, Any]], reported: dict[tuple[Any, ...], int]) -> list[str]:
+    """Return the lines to print: each alert once, and again when it got worse or is over.
+
+    `reported` holds the alerts of earlier calls.
+    """
+    found, before = [], dict(reported)
+    reported.clear()
     for alert in alerts:
         key = tuple(alert[name] for name in ("alert", "broker", "neighbour", "since"))
-        told[key] = alert["messages"]
+        reported[key] = alert["messages"]
         if alert["messages"] > before.get(key, -1):
             found.append(f"{alert['alert']}: {alert['text']}")
     return found

@@ -146,8 +146,8 @@ def _passages(file: TrailFile, broker: int, earlier: Earlier | None) -> list[Any
     facts = _facts(rows)
     for one in () if earlier is None else earlier.files:
         known = one.read(names)
-        told = _facts(known)
-        facts = {about: _fresh(rows, here, known, told[about]) for about, here in facts.items()}
+        known_facts = _facts(known)
+        facts = {about: _fresh(rows, here, known, known_facts[about]) for about, here in facts.items()}
     time, origin = rows.column("time").to_numpy(), rows.column("origin").to_numpy()
     (entered, zero), (place, hops), (passed, came), (taken, _) = facts.values()
     return [
@@ -194,14 +194,14 @@ def _facts(rows: Any) -> dict[str, tuple[Ints, Ints]]:
     }
 
 
-def _fresh(rows: Any, facts: tuple[Ints, Ints], known: Any, told: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+def _fresh(rows: Any, facts: tuple[Ints, Ints], known: Any, known_facts: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
     """Return the facts that no other row has already given."""
 
     def keys(of: Any, place: Ints, other: Ints) -> Any:
         return of.select(list(ID)).take(pa.array(place)).append_column("other", pa.array(other))
 
     here = keys(rows, *facts).append_column("place", pa.array(facts[0]))
-    left = here.join(keys(known, *told), keys=[*ID, "other"], join_type="left anti")
+    left = here.join(keys(known, *known_facts), keys=[*ID, "other"], join_type="left anti")
     return left.column("place").to_numpy(), left.column("other").to_numpy()
 
 

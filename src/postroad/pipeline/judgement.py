@@ -155,8 +155,8 @@ def _counted(chosen: Ints, plain: Bits, answers: Answers) -> tuple[Ints, Any]:
     # One true delivery is enough: the verdict is wrong only if all of them are false answers.
     wrong = np.ones(size)
     np.multiply.at(wrong, group, answers.doubts)
-    taken, told = triples(answers.delivered), triples(answers.acknowledged)
-    answered = np.bincount(group[np.isin(taken, told)], minlength=size)
+    taken, answered_for = triples(answers.delivered), triples(answers.acknowledged)
+    answered = np.bincount(group[np.isin(taken, answered_for)], minlength=size)
     verdict = np.where(answered == received, Verdict.ACKNOWLEDGED.value, Verdict.DELIVERED.value).astype(object)
     verdict[received == 0] = Verdict.MATCHED_NOBODY.value
     certainty = answers.surety * np.where(received > 0, 1 - wrong, 1)
@@ -167,7 +167,7 @@ def _counted(chosen: Ints, plain: Bits, answers: Answers) -> tuple[Ints, Any]:
         certainty[chosen],
         _RowLists.of(place, len(chosen), *answers.stops),
         _RowLists.of(place, len(chosen), *answers.delivered, answers.doubts),
-        _RowLists.of(place, len(chosen), *answers.acknowledged, np.zeros(len(told))),
+        _RowLists.of(place, len(chosen), *answers.acknowledged, np.zeros(len(answered_for))),
     )
 
 
@@ -232,7 +232,7 @@ def _one_by_one(view: View, groups: Ints) -> Any:
 
 
 def _as_row(journey: Journey) -> dict[str, Any]:
-    def told(kind: str) -> list[dict[str, Any]]:
+    def hits_of(kind: str) -> list[dict[str, Any]]:
         hits = [(stop.broker, hit) for stop in journey.stops for hit in getattr(stop.findings, kind)]
         rows = [{"broker": broker, "subscription": hit.number, "doubt": hit.doubt} for broker, hit in hits]
         return sorted(rows, key=lambda row: (row["broker"], row["subscription"]))
@@ -241,8 +241,8 @@ def _as_row(journey: Journey) -> dict[str, Any]:
         "verdict": journey.verdict.value,
         "certainty": journey.certainty,
         "brokers": sorted(stop.broker for stop in journey.stops),
-        "delivered": told("delivered"),
-        "acknowledged": told("acknowledged"),
+        "delivered": hits_of("delivered"),
+        "acknowledged": hits_of("acknowledged"),
         "lost": [hop._asdict() for hop in journey.lost],
         "pruned": [hop._asdict() for hop in journey.pruned],
         "gaps": [{"broker": broker, **gap._asdict()} for broker, gap in journey.gaps],

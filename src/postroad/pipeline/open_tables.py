@@ -96,8 +96,8 @@ class TrailState:
         """
         if latest is None or latest.summary is None or latest.timestamp_ms < self.pinned_ms:
             return
-        told = latest.summary.additional_properties.get(MANIFESTS_PROPERTY, "{}")
-        shown = msgspec.json.decode(told, type=dict[str, int])
+        noted = latest.summary.additional_properties.get(MANIFESTS_PROPERTY, "{}")
+        shown = msgspec.json.decode(noted, type=dict[str, int])
         if any(number > self.numbers.get(broker, 0) for broker, number in shown.items()):
             raise PipelineError(
                 f"{table}: somebody published a later state of the trail meanwhile; nothing is missing there. "
@@ -298,10 +298,10 @@ class OpenTable:
         Somebody else may be about to commit what was put since.
         """
         latest = self.iceberg.current_snapshot()
-        told = (self.metadata, *(one.metadata_file for one in self.iceberg.metadata.metadata_log))
+        metadata_files = (self.metadata, *(one.metadata_file for one in self.iceberg.metadata.metadata_log))
 
         def unnamed(places: list[Location], snapshots: Iterable[Snapshot]) -> list[Location]:
-            named = {path.rpartition("/")[2] for path in (*told, *set().union(*self._paths_of(snapshots)))}
+            named = {path.rpartition("/")[2] for path in (*metadata_files, *set().union(*self._paths_of(snapshots)))}
             return [place for place in places if place.name not in named]
 
         folders = (self.folder, self.folder.parent / "metadata")
@@ -385,10 +385,10 @@ class OpenTables:
             with suppress(TableAlreadyExistsError):
                 self._make(identifier, schema, uri_of(place), by_day)
             found = self.catalogue.load_table(identifier)
-        told = found.properties.get(TRAIL_PROPERTY, "")
-        if told != self.trail:
+        owner = found.properties.get(TRAIL_PROPERTY, "")
+        if owner != self.trail:
             raise PipelineError(
-                f"{self.namespace}.{name}: publishes another trail ({told or 'none of ours'}); "
+                f"{self.namespace}.{name}: publishes another trail ({owner or 'none of ours'}); "
                 "choose another --namespace for this one, or drop its tables"
             )
         if set(schema.names) - {field.name for field in found.schema().fields}:
@@ -445,8 +445,8 @@ def open_tables(
         found.create_namespace_if_not_exists(namespace)
     except Exception as error:
         # What the library says may hold the URI, and so the password.
-        told = str(error).replace(catalogue, _shown(catalogue))
-        raise PipelineError(f"{_shown(catalogue)}: cannot be used as a catalogue: {told}") from None
+        problem = str(error).replace(catalogue, _shown(catalogue))
+        raise PipelineError(f"{_shown(catalogue)}: cannot be used as a catalogue: {problem}") from None
     try:
         yield OpenTables(found, warehouse, namespace, trail, state)
     finally:

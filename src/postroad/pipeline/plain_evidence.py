@@ -167,15 +167,15 @@ def from_passages(view: View, rows: Ints, plain: Bits) -> Answers:
     arrivals = _hops(group[~at_origin], came[~at_origin], broker[~at_origin])
     plain[np.setxor1d(claims, arrivals) >> 2 * _BROKER_BITS] = False
     lists = {name: view.lists(name, rows) for name in ("delivered", "acknowledged", "refused", "queued")}
-    told = {name: (group[place], broker[place], number) for name, (place, number) in lists.items()}
-    _doubt_waiting(plain, told["queued"], told["delivered"])
+    triples_of = {name: (group[place], broker[place], number) for name, (place, number) in lists.items()}
+    _doubt_waiting(plain, triples_of["queued"], triples_of["delivered"])
     return Answers(
         (group, broker),
         (group[place], broker[place], hop),
-        told["delivered"],
-        np.zeros(len(told["delivered"][0])),
-        told["acknowledged"],
-        told["refused"],
+        triples_of["delivered"],
+        np.zeros(len(triples_of["delivered"][0])),
+        triples_of["acknowledged"],
+        triples_of["refused"],
         np.ones(len(plain)),
     )
 
@@ -196,24 +196,24 @@ def from_hits(view: View, rows: Ints, plain: Bits) -> Answers:
     plain[group[place[hits["kind"] == DAMAGED]]] = False
     _need_one_origin(plain, group[at_origin])
 
-    def told(kind: int) -> Triples:
+    def triples_of(kind: int) -> Triples:
         chosen = hits["kind"] == kind
         return group[place[chosen]], broker[place[chosen]], hits["number"][chosen].astype(np.int64)
 
-    claimed = told(HistoryKind.RELAYED)
+    claimed = triples_of(HistoryKind.RELAYED)
     # Each broker that recorded the message got it once from a neighbour, and no other broker did.
     relayed = _hops(claimed[0], np.zeros_like(claimed[1]), claimed[2])
     known, times = np.unique(relayed, return_counts=True)
     plain[known[times > 1] >> 2 * _BROKER_BITS] = False
     had = _hops(group[~at_origin], np.zeros(int((~at_origin).sum()), np.int64), broker[~at_origin])
     plain[np.setxor1d(known, had) >> 2 * _BROKER_BITS] = False
-    delivered = told(HistoryKind.DELIVERED)
-    _doubt_waiting(plain, told(HistoryKind.QUEUED), delivered)
+    delivered = triples_of(HistoryKind.DELIVERED)
+    _doubt_waiting(plain, triples_of(HistoryKind.QUEUED), delivered)
     surety = np.ones(len(plain))
     entered = own & at_origin[place]
     surety[group[place[entered]]] = 1 - hits["doubt"][entered]
     doubts = hits["doubt"][hits["kind"] == HistoryKind.DELIVERED]
-    acknowledged, refused = told(HistoryKind.ACKNOWLEDGED), told(HistoryKind.REFUSED)
+    acknowledged, refused = triples_of(HistoryKind.ACKNOWLEDGED), triples_of(HistoryKind.REFUSED)
     return Answers((group, broker), claimed, delivered, doubts, acknowledged, refused, surety)
 
 

@@ -273,10 +273,10 @@ def check_java() -> None:
     if command is None:
         raise JavaMissingError("there is no `java` on the PATH and JAVA_HOME is not set")
     try:
-        told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+        output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
     except OSError as error:
         raise JavaMissingError(f"{command} cannot be run ({error.strerror})") from None
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     if found is None or int(found[1]) < OLDEST_JAVA:
         raise JavaMissingError(f"{command} is {'version ' + found[1] if found else 'of an unknown version'}")
 

@@ -47,12 +47,12 @@ class DiskThread:
             try:
                 result = work()
             except Exception as caught:
-                settle, told = answer.set_exception, caught
+                settle, outcome = answer.set_exception, caught
             else:
-                settle, told = answer.set_result, result  # type: ignore[assignment]
+                settle, outcome = answer.set_result, result  # type: ignore[assignment]
             # If the disk took too long, the loop may have been closed.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(lambda: None if answer.done() else settle(told))
+                loop.call_soon_threadsafe(lambda: None if answer.done() else settle(outcome))
 
         if self._thread.ident is None:
             self._thread.start()

@@ -128,9 +128,9 @@ class JournalWriter:
 
     async def _sync(self, for_ever: bool = True) -> None:
         if self._clock is not None and self.journal.position > self.journal.durable:
-            # Nothing else runs on the loop just now: whatever turn told the journal something is over.
-            told = self.journal.position
-            self._turn = told, self.journal.append(turn_entry(self._clock()), ends_turn=True)
+            # Nothing else runs on the loop just now: the turn that wrote the latest entry is over.
+            position = self.journal.position
+            self._turn = position, self.journal.append(turn_entry(self._clock()), ends_turn=True)
         work = self._thread.do(self.journal.sync)
         while not await is_done(work, HANG_SECONDS):
             self._give_up()

@@ -372,12 +372,12 @@ class LiveRecord:
                 publisher = trail.publisher(self._broker, message.publisher)
         except (TrailError, OSError) as error:
             holes.append(Gap(message.time, message.time + 1, f"the trail cannot be read: {error}"))
-        told = {gap for gap in holes if gap.since < until and gap.until > since}
+        hiding = {gap for gap in holes if gap.since < until and gap.until > since}
         for gap in findings.gaps:
-            told |= {gap} if gap.since < now else set(_to_come(gap, findings, message, now + skew))
+            hiding |= {gap} if gap.since < now else set(_to_come(gap, findings, message, now + skew))
         known = tuple(named[number] for number in sorted(named))
         ends = tuple(gap for gap in findings.ends if gap.since < now)
-        return Answer(findings._replace(gaps=tuple(sorted(told)), ends=ends), publisher, known)
+        return Answer(findings._replace(gaps=tuple(sorted(hiding)), ends=ends), publisher, known)
 
     def _gone(self, trail: Trail) -> list[Gap]:
         """What is missing in a trail that was moved, deleted or replaced, and no commit has noticed yet."""

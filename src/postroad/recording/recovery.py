@@ -35,13 +35,13 @@ def recover(root: Path, broker: int, fresh: Callable[[int], TrackingRecorder]) -
     """
     warnings: list[str] = []
     state = pin(root, broker)
-    told = 0
+    replayed = 0
     for part in remainders(read_segments(root, broker, warnings), state.runs, state.holes, fresh, warnings):
         _write(root, broker, part)
-        told += part.told
+        replayed += part.replayed
     for warning in warnings:
         log.warning("journal", extra={"reason": warning})
-    return told
+    return replayed
 
 
 def _write(root: Path, broker: int, part: Remainder) -> None:

@@ -345,11 +345,11 @@ class Hierarchical(ABC):
             self._absent.pop(link, None)
             beyond |= self._table.patterns(link)
             changed |= self._table.replace(link, set())
-        told = self._tell(changed | self._table.replace(parent, beyond))
+        reaction = self._tell(changed | self._table.replace(parent, beyond))
         wanted = self._wanted_over(parent)
         self._sent[parent] = wanted
         attach = Attach(self._epoch, False, self.number, tuple(sorted(wanted)))
-        return told + Reaction([(parent, attach)], retry=True)
+        return reaction + Reaction([(parent, attach)], retry=True)
 
     def _take_child(self, frame: Attach, link: int, now: int) -> Reaction:
         if self._is_above(link):
@@ -378,17 +378,17 @@ class Hierarchical(ABC):
         self.children.discard(link)
         self.peers.discard(link)
         self._sent.pop(link, None)
-        told = NOTHING
+        reaction = NOTHING
         if grace:
             self._absent[link] = now + grace
         else:
-            told = self._tell(self._table.replace(link, set()))
+            reaction = self._tell(self._table.replace(link, set()))
         if link == self.parent:
             self.parent = None
             self._orphan_since = now
             self._holding = True
-            told += self._parent_lost(now)
-        return told
+            reaction += self._parent_lost(now)
+        return reaction
 
     def _part(self, frame: Detach, link: int, now: int) -> Reaction:
         """A neighbour goes on purpose: there is nothing to wait for."""

@@ -158,8 +158,8 @@ class Admin:
         if self._is_private and not self._guard.may_see_people(request):
             return text_response(HTTPStatus.UNAUTHORIZED, NEEDS_TOKEN)
         if path == "/status":
-            told = self._status()
-            return json_response(told if self._guard.may_see_people(request) else without_people(told))
+            shown = self._status()
+            return json_response(shown if self._guard.may_see_people(request) else without_people(shown))
         if path == "/metrics":
             return self._metrics()
         if path.startswith((TRACE, ALIASES)) and not self._guard.may_see_people(request):

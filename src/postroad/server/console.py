@@ -116,11 +116,11 @@ class Console:
         number, network = own["broker"], self._service.config.network
         admins = {} if network is None else {int(key): address for key, address in network.admins.items()}
         others = {other: address for other, address in admins.items() if other != number}
-        told = await asyncio.gather(*(_ask(self.client, address, now) for address in others.values()))
+        answers = await asyncio.gather(*(_ask(self.client, address, now) for address in others.values()))
         linked = self._service.neighbourhoods()
         stored = msgspec.to_builtins((self._queues.listed(MOST_STORED), self._durable.listed(MOST_STORED)))
         brokers = [_broker(own, now, stored[0], stored[1], self._service.troubles())]
-        for other, found in zip(others, told, strict=True):
+        for other, found in zip(others, answers, strict=True):
             brokers.append(found if found is not None and found["number"] == other else _silent(other, now))
         known = {each["number"] for each in brokers}
         brokers += [_silent(other, now, "unknown") for other in sorted(linked) if other not in known]

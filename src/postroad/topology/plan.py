@@ -198,7 +198,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def to_toml(self) -> str:
         """The plan as TOML; what has its default value is left out, except where a reader would miss it."""
-        return toml_text(_told(msgspec.to_builtins(self)))
+        return toml_text(_stated(msgspec.to_builtins(self)))
 
     def graph(self) -> Graph:
         """Its brokers and links."""
@@ -319,8 +319,8 @@ def _named(error: msgspec.ValidationError) -> PlanError:
     return PlanError(path.rstrip("`").removeprefix("$").removeprefix("."), problem)
 
 
-def _told(value: Any) -> Any:
+def _stated(value: Any) -> Any:
     """Fields as they are written: what is false or empty goes without saying."""
     if not isinstance(value, dict):
-        return [_told(one) for one in value] if isinstance(value, (list, tuple)) else value
-    return {name: _told(one) for name, one in value.items() if one not in (None, (), {}) and one is not False}
+        return [_stated(one) for one in value] if isinstance(value, (list, tuple)) else value
+    return {name: _stated(one) for name, one in value.items() if one not in (None, (), {}) and one is not False}

@@ -134,12 +134,12 @@ class ExactRecorder(ChronicledRecorder):
 
     def findings(self, identity: MessageId, now: int) -> Findings:
         """What is known about an id that is not released yet."""
-        told: dict[int, set[int]] = {}
+        by_kind: dict[int, set[int]] = {}
         books = [*self._pending.values(), self._book]
         for book in books:
             for kind, number in book.about(identity.head, identity.tail):
-                told.setdefault(kind, set()).add(number)
-        came = told.get(-1, set())
+                by_kind.setdefault(kind, set()).add(number)
+        came = by_kind.get(-1, set())
         # A neighbour's skew is not known here: every neighbour linked around the id's time may have had it.
         neighbours = self.chronicle.neighbours.between(identity.time - self._persist_ms, now)
 
@@ -153,11 +153,11 @@ class ExactRecorder(ChronicledRecorder):
             here if HERE in came else None,
             here if from_neighbours else None,
             hits(from_neighbours),
-            relayed_to=hits(told.get(RELAYED, set())),
-            delivered=hits(told.get(DELIVERED, set())),
-            acknowledged=hits(told.get(ACKNOWLEDGED, set())),
-            refused=hits(told.get(REFUSED, set())),
-            queued=hits(told.get(QUEUED, set())),
+            relayed_to=hits(by_kind.get(RELAYED, set())),
+            delivered=hits(by_kind.get(DELIVERED, set())),
+            acknowledged=hits(by_kind.get(ACKNOWLEDGED, set())),
+            refused=hits(by_kind.get(REFUSED, set())),
+            queued=hits(by_kind.get(QUEUED, set())),
             dropped=self.chronicle.drops(identity.head, identity.tail),
             gaps=(),
             retained_since=0,

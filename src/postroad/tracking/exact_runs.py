@@ -138,10 +138,10 @@ def runs_of(book: Book, least_rows: int = LEAST_ROWS) -> PassageRuns | None:
     if (blocks[:, 2] == ADDENDUM).any() or ((runs[:, 3] & COUNTER) + runs[:, 1]).max() > COUNTERS:
         return None
     stretches = np.empty((most, 4), np.int64)
-    told = _stretches(entries, book.rows, stretches)
-    if told < 0:
+    used = _stretches(entries, book.rows, stretches)
+    if used < 0:
         return None
-    stretches = stretches[:told]
+    stretches = stretches[:used]
     begins = np.unique(np.concatenate([blocks[:, 0], stretches[:, 2], stretches[:, 3]]))
     begins = begins[begins < book.count]
     if len(begins) > most:

@@ -101,7 +101,7 @@ def _split(ids: Words, folded: Ints, columns: Ints, counters: NDArray[np.int32])
         counters[row] = np.int32(tail & COUNTER)
 
 
-class _Told(NamedTuple):
+class _BookArrays(NamedTuple):
     """A book as arrays: all ids with where they came from, and all entries in order of their numbers."""
 
     ids: Words
@@ -109,7 +109,7 @@ class _Told(NamedTuple):
     entries: Ints
 
 
-def _told(book: Book) -> _Told:
+def _arrays_of(book: Book) -> _BookArrays:
     blocks, entries, notes = book.tables()
     ids = book.ids()
     arrived_from = np.repeat(blocks[:, 2], blocks[:, 1])
@@ -125,7 +125,7 @@ def _told(book: Book) -> _Told:
         ids = np.concatenate([ids, notes[:, :2]])
         arrived_from = np.concatenate([arrived_from, np.full(len(notes), ADDENDUM, np.int64)])
     by_number = np.argsort(entries[:, 1], kind="stable")
-    return _Told(np.ascontiguousarray(ids), arrived_from, np.ascontiguousarray(entries[by_number]))
+    return _BookArrays(np.ascontiguousarray(ids), arrived_from, np.ascontiguousarray(entries[by_number]))
 
 
 def _order(ids: Words) -> Ints:
@@ -138,12 +138,12 @@ def seal(book: Book) -> Passages | None:
     """The rows of a book; none when it is empty."""
     if book.empty:
         return None
-    told = _told(book)
-    out = np.empty((len(told.ids), 2), np.int64)
-    row_of = np.empty(len(told.ids), np.int64)
-    count = _fold(told.ids, told.arrived_from, _order(told.ids), out, row_of)
+    arrays = _arrays_of(book)
+    out = np.empty((len(arrays.ids), 2), np.int64)
+    row_of = np.empty(len(arrays.ids), np.int64)
+    count = _fold(arrays.ids, arrays.arrived_from, _order(arrays.ids), out, row_of)
     columns, counters = np.empty((4, count), np.int64), np.empty(count, np.int32)
-    _split(told.ids, out, columns, counters)
+    _split(arrays.ids, out, columns, counters)
     origin, time, publisher, arrived_from = columns
-    lists = [dealt(told.entries, book.rows, kind, row_of, count) for kind in range(KINDS)]
+    lists = [dealt(arrays.entries, book.rows, kind, row_of, count) for kind in range(KINDS)]
     return Passages(origin, time, publisher, counters, arrived_from, *lists)

@@ -149,13 +149,13 @@ class Journaled(Recorder):
         """Writes an event to the journal, then reports it."""
         positive = form.places.get("positive")
 
-        def told(*said: Any) -> None:
+        def report(*said: Any) -> None:
             event = form.number if positive is None or said[positive] else form.negative
             number = 0 if form.about is None else said[form.about]
             self._write(event, number, said[-1], form.ids(said), [str(said[place]) for place in form.texts])
             tell(*said)
 
-        return told
+        return report
 
     @property
     def chronicle(self) -> Chronicle:

@@ -104,8 +104,8 @@ def _spans(document: Mapping[str, Any], context: TraceContext | None) -> Iterabl
             yield broker, span
     for hop in document["lost"]:
         parent = at.get(int(hop["broker"]), root["spanId"])
-        told = f"lost between broker {hop['broker']} and broker {hop['neighbour']}"
-        yield int(hop["broker"]), made.span(told, parent, _INTERNAL, {"postroad.doubt": hop["doubt"]}, error=told)
+        text = f"lost between broker {hop['broker']} and broker {hop['neighbour']}"
+        yield int(hop["broker"]), made.span(text, parent, _INTERNAL, {"postroad.doubt": hop["doubt"]}, error=text)
 
 
 def _ends(made: _Maker, stop: Mapping[str, Any], parent: str) -> Iterable[dict[str, Any]]:

@@ -84,7 +84,7 @@ class Evidence:
         ):
             self._listed(kind, (subscription for broker, subscription in _pairs(row[column]) if broker == self.broker))
 
-    def told(self, found: Findings, run: int) -> None:
+    def journalled(self, found: Findings, run: int) -> None:
         """Add what an exact recorder knows after the replay of what a run left in its journal."""
         kinds = {
             HistoryKind.ARRIVED_FROM: found.arrived_from,

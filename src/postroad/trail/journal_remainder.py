@@ -31,7 +31,7 @@ class Remainder:
         recorder: has the entries.
         through: with it, the record is complete through this time, except for the holes.
         holes: times for which it is not.
-        told: how many entries.
+        replayed: how many entries.
     """
 
     def __init__(self, run: Run, recorder: TrackingRecorder) -> None:
@@ -39,14 +39,14 @@ class Remainder:
         self.recorder = recorder
         self.through = run.through
         self.holes: list[Hole] = []
-        self.told = 0
+        self.replayed = 0
 
     def tell(self, entry: bytes, at: int, lapsed: bool) -> None:
         """An entry; `lapsed` says that others are missing before it."""
         retell(entry, self.recorder)
         if lapsed:
             self.holes.append(Hole(min(self.through, at), at + 1, LAPSED))
-        self.told += 1
+        self.replayed += 1
 
     @property
     def extended(self) -> Run:

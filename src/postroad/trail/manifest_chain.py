@@ -82,10 +82,10 @@ class Chain:
     def breaks(self, after: int, links: list[Link], head: int) -> set[int]:
         """How many readable changes are before each place where some are missing that is not noted yet."""
         broken: set[int] = set()
-        told = [(link.change.lost, link.number) for link in links if link.change is not None and link.change.lost]
+        lost = [(link.change.lost, link.number) for link in links if link.change is not None and link.change.lost]
         readable, expected = 0, after + 1
         for number, change in [*((link.number, link.change) for link in links), (head + 1, None)]:
-            if number > expected and not any(first <= expected and number <= last for first, last in told):
+            if number > expected and not any(first <= expected and number <= last for first, last in lost):
                 more = f", and {number - expected - 1:,} after it" if number > expected + 1 else ""
                 self.troubles.append(TrailDamageError(self._folder / change_name(expected), f"is missing{more}"))
                 broken.add(readable)

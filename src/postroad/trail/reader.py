@@ -181,7 +181,7 @@ class Trail:
         neighbours = {*self.neighbours(broker, *window, evidence.gaps)}
         for part in parts:
             found = part.recorder.findings(identity, part.through)
-            evidence.told(found, part.run.number)
+            evidence.journalled(found, part.run.number)
             neighbours |= {*found.neighbours}
         self._probe(evidence, *window, tuple(sorted(neighbours)))
         runs = pinned.runs

@@ -191,12 +191,12 @@ class ComparativeExperiment(ContentExperiment):
         rates = [results.row("completeness", f"{one}-{brokers}").get("undelivered_rate", 0) for one in ("flood", "drp")]
         waiting = [results.figure(f"{one}-{brokers}", "messages not taken") for one in ("flood", "drp")]
 
-        def told(at: float | None) -> str:
+        def load_of(at: float | None) -> str:
             return "never" if at is None else f"from second {at:.1f}"
 
         return Finding(
             f"flooding on {brokers} brokers saturates links and becomes congested; B-DRP does not",
-            f"busiest link saturated: flood {told(flood)}, drp {told(drp)}; "
+            f"busiest link saturated: flood {load_of(flood)}, drp {load_of(drp)}; "
             f"undelivered when the load ends: flood {rates[0]:.1%}, drp {rates[1]:.1%}; messages that publishers had "
             f"to keep: flood {waiting[0]:,.0f}, drp {waiting[1]:,.0f}",
             results.verdict(
@@ -282,12 +282,12 @@ class ConstantRateExperiment(ContentExperiment):
             )
             for brokers in _BROKERS
         }
-        told = ", ".join(f"{brokers}: {rate:.2%}" for brokers, rate in worst.items())
+        by_brokers = ", ".join(f"{brokers}: {rate:.2%}" for brokers, rate in worst.items())
         use = {strategy: busiest_use(results, f"{strategy}-8-2800") for strategy in ("flood", "drp")}
         return [
             Finding(
                 "ActiveMQ keeps up with these rates on some numbers of brokers, and becomes unstable on others",
-                f"most undelivered at any rate, by brokers: {told}",
+                f"most undelivered at any rate, by brokers: {by_brokers}",
                 results.verdict(
                     max(worst.values()) >= 0.02,
                     *(f"flood-{brokers}-{rate}" for brokers in _BROKERS for rate in self.RATES),
@@ -372,7 +372,7 @@ class ScaleExperiment(ContentExperiment):
         worst = max(near, key=lambda key: near[key])
         use = {key: busiest_use(results, key) for key in self.CELLS}
 
-        def told(key: str) -> str:
+        def figure_of(key: str) -> str:
             return (
                 f"{rates[key]:.2%} undelivered {self.DRAIN_SECONDS:g} s after the load; busiest link was given "
                 f"{use[key]:.0%} of what it can send, busiest processor at work {busiest_processor(results, key):.0%} "
@@ -382,13 +382,13 @@ class ScaleExperiment(ContentExperiment):
         return [
             Finding(
                 "B-DRP on 42 brokers delivers near the ideal in all runs but two",
-                f"most undelivered in the other runs: {worst}, {told(worst)}",
+                f"most undelivered in the other runs: {worst}, {figure_of(worst)}",
                 results.verdict(near[worst] < NEAR_IDEAL, *near),
                 "destination sets are split by next hop; no link carries a message twice",
             ),
             Finding(
                 "with 50 clients at each broker throughput is low and unstable",
-                told("clients-50"),
+                figure_of("clients-50"),
                 results.verdict(rates["clients-50"] >= NEAR_IDEAL, "clients-50"),
                 "five times the clients publish five times as much, and every broker wants nearly every message: at "
                 "2 messages/s of each client, as we chose, processor and link are just about used up. The paper does "
@@ -396,7 +396,7 @@ class ScaleExperiment(ContentExperiment):
             ),
             Finding(
                 "links of 100 KB/s are too narrow",
-                told("links-100"),
+                figure_of("links-100"),
                 results.verdict(rates["links-100"] >= NEAR_IDEAL, "links-100"),
                 "the busiest link would have to carry more than it can",
             ),

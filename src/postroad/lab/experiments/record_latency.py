@@ -61,7 +61,7 @@ class RecordLatencyExperiment(Experiment):
             rows = [name for cell, name in _rows(results) if cell == recorder and name.split()[1] == limit]
             return [results.figure(recorder, f"{name}: p50_ratio") for name in rows]
 
-        def told(recorder: str, limit: str) -> str:
+        def ratio(recorder: str, limit: str) -> str:
             found = ratios(recorder, limit)
             return f"{min(found):.2f} to {max(found):.2f}" if found else "not measured"
 
@@ -79,7 +79,7 @@ class RecordLatencyExperiment(Experiment):
         found = [
             Finding(
                 "ASYNC with 10,000 bytes: latency is poor, because the disk is forced so often",
-                f"`log`: median {told('log', '10K')} times that without a recorder; p99 {tail:.1f} against "
+                f"`log`: median {ratio('log', '10K')} times that without a recorder; p99 {tail:.1f} against "
                 f"{usual:.1f} ms",
                 max(poor) > 1 + POOR if poor else None,
                 "our brokers write on another thread, so a forced disk does not stop messages; they share "
@@ -87,25 +87,25 @@ class RecordLatencyExperiment(Experiment):
             ),
             Finding(
                 "ASYNC with 135,000 bytes: latency as without",
-                f"`log`: median {told('log', '135K')} times that without a recorder",
+                f"`log`: median {ratio('log', '135K')} times that without a recorder",
                 equal("log", "135K"),
                 "buffers are stored once a second or less",
             ),
             Finding(
                 "Bloom filters with 10,000 bytes: latency slightly above that without",
-                f"`bloom`: median {told('bloom', '10K')} times that without a recorder",
+                f"`bloom`: median {ratio('bloom', '10K')} times that without a recorder",
                 equal("bloom", "10K"),
                 "as above; slightly is read as within 5 %",
             ),
             Finding(
                 "Bloom filters with 135,000 bytes: latency as without",
-                f"`bloom`: median {told('bloom', '135K')} times that without a recorder",
+                f"`bloom`: median {ratio('bloom', '135K')} times that without a recorder",
                 equal("bloom", "135K"),
                 "as above",
             ),
             Finding(
                 "not stated (recorders that the paper does not have)",
-                f"median against none: `exact` {told('exact', '135K')}, `sealed` {told('sealed', '135K')}; flooded, "
+                f"median against none: `exact` {ratio('exact', '135K')}, `sealed` {ratio('sealed', '135K')}; flooded, "
                 f"`exact` carries {results.figure('exact', 'exact 135K 1: flood_ratio'):.0%} of what a broker "
                 "without a recorder does",
                 None,

@@ -68,7 +68,7 @@ class ThousandExperiment(Experiment):
             cell: sum(row["messages"] for row in results.rows("link_use", cell)) / max(1, rows[cell]["accepted"])
             for cell in rows
         }
-        told = ", ".join(f"{cell} {count:,.1f}" for cell, count in packets.items())
+        by_brokers = ", ".join(f"{cell} {count:,.1f}" for cell, count in packets.items())
         least = min(packets, key=lambda cell: packets[cell], default="")
         return [
             Finding(
@@ -79,7 +79,7 @@ class ThousandExperiment(Experiment):
             ),
             Finding(
                 "destination sets make the delivery tree minimal",
-                f"links crossed per message: {told}",
+                f"links crossed per message: {by_brokers}",
                 results.verdict(least == "drp", *STRATEGY_NAMES),
                 "drp takes shortest paths, and once what they share; paths of a tree are longer, and a flood takes "
                 "every link",
@@ -335,14 +335,14 @@ class CrossoverExperiment(Experiment):
         for against in ("flood", "tree"):
             for churn in self.CHURN:
                 crossings = self.crossings(results, against, churn)
-                told = ", ".join(
+                by_brokers = ", ".join(
                     f"{size}: {'never' if rate == float('inf') else f'{rate:,.2f}/s'}" for size, rate in crossings
                 )
                 found.append(
                     Finding(
                         "not stated",
                         f"drp moves fewer bytes than {against} from this many messages/s in the whole network on, with "
-                        f"{churn:,} changes of subscriptions an hour at each broker; by brokers: {told}",
+                        f"{churn:,} changes of subscriptions an hour at each broker; by brokers: {by_brokers}",
                         None,
                         "link state is repeated to everybody every 30 s, and each change is told to everybody once",
                     )

@@ -112,11 +112,11 @@ class LiveTurns:
 
     @staticmethod
     def _check(setup: RecorderSetup, trouble: object, lost: int) -> None:
-        told = " ".join(map(str, setup))
+        named = " ".join(map(str, setup))
         if trouble:
-            raise LabError(f"the broker with the recorder {told} is in trouble: {trouble}")
+            raise LabError(f"the broker with the recorder {named} is in trouble: {trouble}")
         if lost:
-            raise LabError(f"{lost} deliveries of the broker with the recorder {told} did not come as sent")
+            raise LabError(f"{lost} deliveries of the broker with the recorder {named} did not come as sent")
 
 
 @contextmanager

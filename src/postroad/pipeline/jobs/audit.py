@@ -183,14 +183,14 @@ def run(run: JobRun[AuditOptions]) -> dict[str, Any]:
     if not ids and not filters and run.may_do_without and is_small(tables):
         found = _with_intervals(counts_in(sources, context, sources.of("passages"), sources.of("journeys")))
         run.write_table(found, "reconciliation")
-        return summary | _told(found)
+        return summary | _account(found)
     with run.counted(sources.messages()) as tally:
         if ids:
             counts: DataFrame | None = of_asked(trace(run.spark, sources, read_asked(run.spark, ids), tally=tally))
         else:
             counts = reconciliation(run.spark, sources, context, tally)
         place = None if counts is None else run.write(with_intervals(counts), "reconciliation")
-    return summary if place is None else summary | _told(run.read_small(place, ["about", "outcome", "messages"]))
+    return summary if place is None else summary | _account(run.read_small(place, ["about", "outcome", "messages"]))
 
 
 def _filters(run: JobRun[AuditOptions], filters: DataFrame) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def _with_intervals(counts: Any) -> Any:
     return found.append_column("at_most", pa.array(messages.astype(np.float64)))
 
 
-def _told(found: Any) -> dict[str, Any]:
+def _account(found: Any) -> dict[str, Any]:
     rows = found.filter(pc.equal(found.column("about"), "origin")).group_by("outcome").aggregate([("messages", "sum")])
     counts = [(row["outcome"], int(row["messages_sum"])) for row in rows.to_pylist()]
     return _summary(sorted(counts, key=lambda one: (-one[1], one[0])))

@@ -94,7 +94,7 @@ def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
     if not isinstance(out, Path):
         raise PipelineError(f"{out}: `follow` keeps in --out how far it came; give a directory")
     alerts: list[dict[str, Any]] = []
-    told: dict[tuple[Any, ...], int] = {}
+    reported: dict[tuple[Any, ...], int] = {}
     with _interrupts() as interrupted:
         query = started(run.spark, trail, out, seconds, once=once)
         try:
@@ -104,7 +104,7 @@ def run(run: JobRun[FollowOptions]) -> dict[str, Any]:
                 else:
                     interrupted.wait(seconds)
                 alerts = refresh(trail, out, int(time.time() * 1_000))
-                for text in news(alerts, told):
+                for text in news(alerts, reported):
                     run.alert(text)
                 run.tell(f"{len(alerts):,} alerts; waiting for commits")
                 if once:

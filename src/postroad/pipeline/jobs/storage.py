@@ -102,11 +102,11 @@ def costs_of(run: JobRun[Any], names: Iterable[str]) -> dict[Place, Cost]:
 
     if run.may_do_without and sum(source.entry.size for source in found) <= DRIVER_BYTES:
         with ThreadPoolExecutor(_THREADS) as threads:
-            told = [one for each in threads.map(lambda unit: list(look(0, unit)), units) for one in each]
+            costs = [one for each in threads.map(lambda unit: list(look(0, unit)), units) for one in each]
     else:
-        told = done(run.spark, units, look)
+        costs = done(run.spark, units, look)
     sums: dict[Place, Cost] = {}
-    for place, cost in told:
+    for place, cost in costs:
         sums[place] = sums.get(place, NOTHING) + cost
     return dict(sorted(sums.items()))
 

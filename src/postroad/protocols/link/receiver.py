@@ -42,7 +42,7 @@ class LinkReceiver:
         self._early: set[int] = set()
         # Those that were not reported to the peer yet.
         self._untold: set[int] = set()
-        self._told = Progress(0, 0)
+        self._reported = Progress(0, 0)
         self._news_since: int | None = None
         self._every_frames = every_frames
         self._every_ms = every_ms
@@ -68,7 +68,7 @@ class LinkReceiver:
         if not custody:
             self._move_to(self.received)
         # The peer may know some of it from our WELCOME; reporting it twice does no harm.
-        self._told = Progress(0, 0)
+        self._reported = Progress(0, 0)
         self._untold = set(self._early)
         self._news_since = None
 
@@ -122,15 +122,15 @@ class LinkReceiver:
     def progress(self, now: int) -> Progress | None:
         """Return what to report to the peer now, or None. To be called after each read and on each tick."""
         news = Progress(self.received, self.settled)
-        if news == self._told and not self._untold:
+        if news == self._reported and not self._untold:
             self._news_since = None
             return None
         if self._news_since is None:
             self._news_since = now
-        fresh = max(news.received - self._told.received, news.settled - self._told.settled, len(self._untold))
+        fresh = max(news.received - self._reported.received, news.settled - self._reported.settled, len(self._untold))
         if fresh < self._every_frames and now - self._news_since < self._every_ms:
             return None
-        self._told = news
+        self._reported = news
         self._news_since = None
         return news._replace(early=self._tell_early())
 

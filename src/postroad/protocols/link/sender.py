@@ -308,18 +308,18 @@ class LinkSender:
         """End the connection. What is sent from now on waits for the next one."""
         self._attached = False
 
-    def progress(self, told: Progress) -> None:
+    def progress(self, reported: Progress) -> None:
         """Release what the peer has received or settled; an old report changes nothing.
 
         Raises:
             LinkError: the peer claims frames that were never sent.
         """
-        if told.received > self._offered:
-            raise self._unsent(told.received)
+        if reported.received > self._offered:
+            raise self._unsent(reported.received)
         self._known = True
-        self._free(max(told.received, self._received), max(told.settled, self._settled))
+        self._free(max(reported.received, self._received), max(reported.settled, self._settled))
         if self.custody:
-            for first, last in told.early:
+            for first, last in reported.early:
                 # The peer can claim any ranges, so go through what is held, which is bounded.
                 for number in range(max(first, self._settled + 1), min(last, self._next - 1) + 1):
                     self._let(number)
