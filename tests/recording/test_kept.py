@@ -102,8 +102,8 @@ class Life:
             identity = MessageId(PUBLISHER, BROKER, self.now, row)
             batch.ids[row] = identity.head, identity.tail
         self.tracking.recorder.accepted(batch, self.now)
-        if self.tracking._journal is not None:
-            self.tracking._journal.journal.sync()
+        if self.tracking.journal is not None:
+            self.tracking.journal.journal.sync()
             safe: list[bool] = []
             self.tracking.when_safe(safe.append)
             assert safe == [True]
@@ -113,9 +113,9 @@ class Life:
         """Time goes by, in which the record is looked after."""
         for _ in range(looks):
             self.now += ms // looks
-            await self.tracking._writer.keep()
-        if self.tracking._journal is not None:
-            await self.tracking._journal.release()
+            await self.tracking.writer.keep()
+        if self.tracking.journal is not None:
+            await self.tracking.journal.release()
 
     async def tells(self, message: MessageId) -> Journey:
         """Where a message went, as this broker says now."""
@@ -245,7 +245,7 @@ def test_what_waits_for_the_trail_is_there_when_the_journal_cannot_be_read(tmp_p
         safe: list[bool] = []
         life.tracking.when_safe(safe.append, in_trail=True)
         assert safe == []
-        await life.tracking._writer.keep()
+        await life.tracking.writer.keep()
         assert safe == [True]
         shutil.copytree(tmp_path / "trail", root)
         shutil.rmtree(root / "journal")
@@ -265,7 +265,7 @@ def test_a_recovery_adds_nothing_that_the_trail_has(tmp_path: Path) -> None:
         written = await life.receives()
         life.now += 2 * MINUTE
         # The journal is not let go of yet.
-        await life.tracking._writer.keep()
+        await life.tracking.writer.keep()
         life.now += SECOND
         open_yet = await life.receives()
         shutil.copytree(tmp_path / "trail", root)
@@ -356,7 +356,7 @@ def test_a_search_for_an_alias_holds_up_no_writing_and_is_not_waited_for_without
         assert has_on_record(tmp_path, message)
         goes_on.set()
         monkeypatch.setattr(record_module, "ALIAS_SECONDS", PATIENCE)
-        await until(lambda: not life.tracking._searches)
+        await until(lambda: not life.tracking.searches)
         assert await life.tracking.aliased("order-7") == ([message], [])
         await life.tracking.stop()
 

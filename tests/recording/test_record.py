@@ -285,7 +285,7 @@ def test_a_trace_does_not_wait_for_ever_for_a_disk_that_does_not_answer(
             tracking, inquiry = running.tracking, running.inquiry
             assert tracking is not None
             assert inquiry is not None
-            stuck = asyncio.create_task(tracking._writer.in_thread(answers.wait))
+            stuck = asyncio.create_task(tracking.writer.in_thread(answers.wait))
             await asyncio.sleep(0)
             journey = (await inquiry.trace(message)).journey
             assert [stop.broker for stop in journey.stops] == [1]

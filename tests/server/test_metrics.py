@@ -93,7 +93,7 @@ def test_whoever_is_not_scraped_pays_nothing_for_latencies(tmp_path: Path) -> No
             await get(broker.admin_port, "/metrics")
             assert broker.dispatcher.timing is broker.observation
             client = await Client.connect(broker.port)
-            broker.observation._clock = lambda: broker.dispatcher.clock() + 3_600_000
+            broker.observation.clock = lambda: broker.dispatcher.clock() + 3_600_000
             client.publish("a", receipt="r")
             await client.frame()
             await until(lambda: broker.dispatcher.timing is timer)

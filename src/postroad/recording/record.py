@@ -95,6 +95,12 @@ class LiveRecord:
         shipment: ships what is written; None if it stays here.
         keep_local_ms: local copies may have been dropped of messages older than this; None where all stay.
         ages: the time by which records are too old (`age_clock.py`); the clock without.
+
+    Attributes:
+        recorder: holds what was reported until it is sealed.
+        journal: writes what was reported before receipts are given; None without a journal.
+        writer: writes what is sealed to the trail, on a thread of its own.
+        searches: searches of the trail for an alias that are under way.
     """
 
     def __init__(
@@ -124,8 +130,8 @@ class LiveRecord:
         self._lock = DirectoryLock(lock_path(root, broker), broker, f"{root} {_TRAIL_HELD}")
         self._last_run = LastRun(last_run)
         self._backlog = Backlog(self._open_writer, backlog_bytes, self._claim)
-        self._journal = journaled = None if journal is None else JournalWriter(journal, clock)
-        self._writer = RecordWriter(
+        self.journal = journaled = None if journal is None else JournalWriter(journal, clock)
+        self.writer = RecordWriter(
             recorder,
             self._backlog,
             clock,
@@ -137,24 +143,24 @@ class LiveRecord:
         self._retention = retention
         # A separate thread: searches do not delay writing.
         self._searching = DiskThread("postroad-aliases")
-        self._searches = 0
+        self.searches = 0
         self._expires_at = 0
         self._upkeep: asyncio.Task[None] | None = None
 
     @property
     def waits(self) -> bool:
         """Whether all receipts have to wait until the record is safe: with a journal."""
-        return self._journal is not None
+        return self.journal is not None
 
     def when_safe(self, action: Callable[[bool], None], *, in_trail: bool = False) -> None:
         """Call this with True once all that was recorded so far would survive a crash, with False if it would not.
 
         Without a journal, and with `in_trail`, that is when it is in the trail, which is written soon.
         """
-        if self._journal is not None and not in_trail:
-            self._journal.when_safe(action)
+        if self.journal is not None and not in_trail:
+            self.journal.when_safe(action)
         else:
-            self._writer.when_written(action)
+            self.writer.when_written(action)
 
     async def start(self) -> None:
         """Add what a crash left in the journal to the trail, and begin to write.
@@ -164,13 +170,13 @@ class LiveRecord:
         """
         # A disk that takes nothing does not keep the broker from starting: the lock is tried again with each commit.
         with contextlib.suppress(OSError):
-            await self._writer.in_thread(self._lock.claim)
-        recovered = self._recover is not None and await self._writer.in_thread(self._recovered)
-        await self._writer.start()
-        if self._journal is not None:
+            await self.writer.in_thread(self._lock.claim)
+        recovered = self._recover is not None and await self.writer.in_thread(self._recovered)
+        await self.writer.start()
+        if self.journal is not None:
             if recovered:
-                self._journal.journal.forget_earlier()
-            self._journal.start()
+                self.journal.journal.forget_earlier()
+            self.journal.start()
         self._upkeep = asyncio.create_task(self._keep_up())
         if self._shipment is not None:
             self._shipment.start()
@@ -178,7 +184,7 @@ class LiveRecord:
 
     async def tell(self, admin: str, persist_seconds: float) -> None:
         """Let readers of the trail know where this broker can be asked, and how often it writes (`lock_owner.py`)."""
-        await self._writer.in_thread(lambda: self._lock.tell(admin, persist_seconds))
+        await self.writer.in_thread(lambda: self._lock.tell(admin, persist_seconds))
 
     def _open_writer(self, now: int) -> TrailWriter:
         writer = TrailWriter(self._root, self._broker, now, earlier=self._last_run.read())
@@ -218,9 +224,9 @@ class LiveRecord:
         """Write all there is."""
         if self._upkeep is not None:
             self._upkeep.cancel()
-        await self._writer.stop()
-        if self._journal is not None:
-            await self._journal.stop()
+        await self.writer.stop()
+        if self.journal is not None:
+            await self.journal.stop()
         if self._shipment is not None:
             await self._shipment.stop()
         self._lock.release()
@@ -229,8 +235,8 @@ class LiveRecord:
     @property
     def trouble(self) -> str:
         """What keeps the record from being written; empty while all is well."""
-        journal = "" if self._journal is None else self._journal.trouble
-        return self._writer.trouble or (f"journal: {journal}" if journal else "")
+        journal = "" if self.journal is None else self.journal.trouble
+        return self.writer.trouble or (f"journal: {journal}" if journal else "")
 
     @property
     def ship_trouble(self) -> str:
@@ -246,12 +252,12 @@ class LiveRecord:
             await asyncio.sleep(UPKEEP_SECONDS)
             try:
                 # Another run has begun where the trail was moved under this one.
-                await self._writer.in_thread(lambda: self._last_run.keep(self._backlog.run))
-                if self._journal is not None:
-                    await self._journal.release()
+                await self.writer.in_thread(lambda: self._last_run.keep(self._backlog.run))
+                if self.journal is not None:
+                    await self.journal.release()
                 if self._retention is not None and self._clock() >= self._expires_at:
                     self._expires_at = self._clock() + int(EXPIRE_SECONDS * 1_000)
-                    await self._writer.in_thread(self.expire)
+                    await self.writer.in_thread(self.expire)
             except (PostroadError, OSError) as error:
                 log.warning("trail not tidied", extra={"reason": str(error)})
 
@@ -273,8 +279,8 @@ class LiveRecord:
         held["aliases_left_out"] = self.recorder.chronicle.aliases_left_out
         counts = held | self._backlog.statistics()._asdict()
         counts["degraded_now"] = bool(self.trouble)
-        if self._journal is not None:
-            journal = self._journal.journal.statistics()
+        if self.journal is not None:
+            journal = self.journal.journal.statistics()
             counts |= {f"journal_{name}": count for name, count in journal._asdict().items()}
         if self._shipment is not None:
             counts |= self._shipment.statistics()
@@ -283,7 +289,7 @@ class LiveRecord:
     async def answer(self, message: MessageId) -> Answer:
         """All that this broker knows about a message, written or not."""
         # The open record first: what is written in the meantime is then seen twice, and never missed.
-        now, released_through = self._clock(), self._writer.released_through
+        now, released_through = self._clock(), self.writer.released_through
         open_now = self.recorder.findings(message, now)
         named = self.recorder.chronicle.named(_subscriptions_in(open_now))
         publisher = self.recorder.chronicle.publisher(message.publisher) if message.broker == self._broker else None
@@ -303,9 +309,9 @@ class LiveRecord:
             TrailError: the trail cannot be read, or not in the time there is.
         """
         in_memory = [MessageId.of(head, tail) for head, tail in self.recorder.chronicle.ids_of(alias)]
-        if self._searches >= MOST_SEARCHES:
+        if self.searches >= MOST_SEARCHES:
             raise TrailError(f"{MOST_SEARCHES} search for aliases already; ask again in a moment")
-        self._searches += 1
+        self.searches += 1
         search = self._searching.do(lambda: self._aliased_on_disk(alias))
         search.add_done_callback(self._searched)
         if not await is_done(search, ALIAS_SECONDS):
@@ -324,7 +330,7 @@ class LiveRecord:
         if is_far:
             reading = asyncio.ensure_future(self._searching.do(work))
         else:
-            reading = asyncio.ensure_future(self._writer.in_thread(work))
+            reading = asyncio.ensure_future(self.writer.in_thread(work))
         if await is_done(reading, READ_SECONDS):
             return reading.result()
         reading.cancel()
@@ -344,7 +350,7 @@ class LiveRecord:
             raise TrailError(f"{self._root} cannot be read: {error}") from error
 
     def _searched(self, search: asyncio.Future[tuple[list[MessageId], list[str]]]) -> None:
-        self._searches -= 1
+        self.searches -= 1
         # Nobody may wait any longer for what went wrong.
         search.exception()
 

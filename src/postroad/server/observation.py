@@ -74,12 +74,15 @@ class Observation:
         timer: what counts batches otherwise.
         install: has batches counted by this, or by the timer again.
         clock: the time in ms.
+
+    Attributes:
+        clock: the same.
     """
 
     def __init__(self, timer: BatchTimer, install: Callable[[BatchTimer], None], clock: Callable[[], int]) -> None:
         self._timer = timer
         self._install = install
-        self._clock = clock
+        self.clock = clock
         self._asked_until = 0
         self._buckets = np.zeros(len(BUCKETS) + 1, np.int64)
         self._latency_ms = 0
@@ -92,11 +95,11 @@ class Observation:
 
     def ask(self) -> None:
         """Somebody looks, now."""
-        self._look_until(self._clock() + WATCHED_MS)
+        self._look_until(self.clock() + WATCHED_MS)
 
     def scraped(self) -> None:
         """A scraper came by, and will again."""
-        self._look_until(self._clock() + SCRAPED_MS)
+        self._look_until(self.clock() + SCRAPED_MS)
 
     def _look_until(self, time: int) -> None:
         self._asked_until = max(self._asked_until, time)
@@ -113,7 +116,7 @@ class Observation:
 
     def latencies(self) -> list[LatencyPoint]:
         """Latencies over time, oldest first."""
-        self._close_point(self._clock())
+        self._close_point(self.clock())
         return list(self._points)
 
     # --- as the dispatcher's timer ----------------------------------------------------------------------------------
@@ -126,7 +129,7 @@ class Observation:
 
     def count(self, batch: Batch, outbox: Outbox, relayed: bool = False) -> None:
         self._timer.count(batch, outbox, relayed)
-        now = self._clock()
+        now = self.clock()
         if now < self._next_at:
             return
         if now > self._asked_until:
