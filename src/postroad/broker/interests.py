@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from postroad.errors import PostroadError
-from postroad.kernels import Int, device, kernel
+from postroad.kernels import kernel
 from postroad.matching import NO_BUDGET
 from postroad.matching.encoding import (
     EncodedPredicates,
@@ -26,7 +26,7 @@ from postroad.matching.encoding import (
     decode_exact_in_steps,
     from_bytes_in_steps,
 )
-from postroad.routing.destinations import Destinations
+from postroad.routing.destinations import Destinations, same_set, set_hash
 from postroad.topology import bit_words
 
 if TYPE_CHECKING:
@@ -87,25 +87,6 @@ class Split(NamedTuple):
     destinations: Destinations
     offsets: NDArray[np.int64]
     slots: NDArray[np.int32]
-
-
-@device
-def same_set(sets: NDArray[np.uint64], one: Int, other: Int) -> bool:
-    """Return whether two lines of a table of sets are equal."""
-    for word in range(sets.shape[1]):
-        if sets[one, word] != sets[other, word]:
-            return False
-    return True
-
-
-@device
-def set_hash(sets: NDArray[np.uint64], line: Int) -> np.uint64:
-    """Return a hash of a set, for the dictionary of one batch."""
-    value = np.uint64(0)
-    for word in range(sets.shape[1]):
-        value = (value ^ sets[line, word]) * np.uint64(0x9E3779B97F4A7C15)
-        value ^= value >> np.uint64(29)
-    return value
 
 
 @kernel(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from postroad.kernels import kernel
+from postroad.kernels import Int, device, kernel
 from postroad.routing.errors import RoutingError
 from postroad.topology import LARGEST_BROKER, bit_words
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Words: TypeAlias = NDArray[np.uint64]
     Flags: TypeAlias = NDArray[np.bool_]
 
-__all__ = ["Destinations", "bits_of", "fitted"]
+__all__ = ["Destinations", "bits_of", "fitted", "same_set", "set_hash"]
 
 _WORD_BITS = 64
 
@@ -79,6 +79,25 @@ class Destinations(NamedTuple):
 
 
 # Asked of every read: numpy takes five times as long, for two reductions.
+@device
+def same_set(sets: Words, one: Int, other: Int) -> bool:
+    """Whether two lines of a table of sets are equal."""
+    for word in range(sets.shape[1]):
+        if sets[one, word] != sets[other, word]:
+            return False
+    return True
+
+
+@device
+def set_hash(sets: Words, line: Int) -> np.uint64:
+    """A hash of a set, to find its line in the dictionary of one batch."""
+    value = np.uint64(0)
+    for word in range(sets.shape[1]):
+        value = (value ^ sets[line, word]) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= value >> np.uint64(29)
+    return value
+
+
 @kernel("boolean(int64[::1], int64)", allocates=False)
 def _lines_within(lines: Integers, count: int) -> bool:
     """Whether every line is the place of one of this many sets."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from postroad.kernels import device, kernel
 from postroad.messages.columns import BROADCAST, FLAGS
-from postroad.routing.destinations import Destinations, fitted
+from postroad.routing.destinations import Destinations, fitted, same_set, set_hash
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,20 +151,10 @@ def _line_of(parts: Words, kept: int, table: Integers) -> int:
     Open addressing with steps of one. Its size is a power of two, and at most half of it is used: each set enters one
     line at most, and `_table_size` counts the sets twice. So every probe ends at an equal line or at a free slot.
     """
-    words = parts.shape[1]
-    value = np.uint64(0)
-    for word in range(words):
-        value = (value ^ parts[kept, word]) * np.uint64(0x9E3779B97F4A7C15)
-        value ^= value >> np.uint64(29)
-    slot = np.int64(value & np.uint64(len(table) - 1))
+    slot = np.int64(set_hash(parts, kept) & np.uint64(len(table) - 1))
     while table[slot] != -1:
         line = table[slot]
-        same = True
-        for word in range(words):
-            if parts[line, word] != parts[kept, word]:
-                same = False
-                break
-        if same:
+        if same_set(parts, line, kept):
             return int(line)
         slot = (slot + 1) & (len(table) - 1)
     table[slot] = kept
