@@ -72,7 +72,7 @@ def test_packet_that_is_no_datagram_is_refused_and_changes_nothing(body: bytes) 
     network = joined()
     data = packet(2, 1, Datagram(1, 1, 0, 0, []))[:HEAD_BYTES] + body
     outbox, fault = network.brokers[1].peers.receive(data, network.now)
-    assert "a packet of broker 2 is none" in fault
+    assert "a packet of broker 2 is not valid" in fault
     assert not outbox.closes
     assert network.brokers[1].peers.is_open(2)
 

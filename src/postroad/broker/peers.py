@@ -78,7 +78,7 @@ def read_packet(data: bytes) -> PacketHead:
         ChannelError: it is too short for a packet.
     """
     if len(data) < HEAD_BYTES:
-        raise ChannelError(f"a packet of {len(data)} bytes is none: it begins with {HEAD_BYTES} of its own")
+        raise ChannelError(f"a packet of {len(data)} bytes is too short: it begins with {HEAD_BYTES} bytes of its own")
     return PacketHead(*_HEAD.unpack_from(data))
 
 
@@ -211,7 +211,7 @@ class Peers:
         try:
             datagram = _DATAGRAMS.decode(memoryview(data)[HEAD_BYTES:])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return outbox, f"a packet of broker {source} is none: {error}"
+            return outbox, f"a packet of broker {source} is not valid: {error}"
         if source == self._core.number or not self.receptions.is_ready(source):
             return outbox, ""
         channel = self._channel(source)

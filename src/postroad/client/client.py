@@ -320,7 +320,7 @@ def _parts(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
 def _id_of(frame: Frame) -> MessageId:
     text = frame.headers.get("message-id")
     if text is None:
-        raise ClientError("the server confirms messages without their ids; only Postroad tells them")
+        raise ClientError("the server confirms messages without their ids; only Postroad returns them")
     return MessageId.parse(text)
 
 

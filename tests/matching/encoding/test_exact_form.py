@@ -160,7 +160,7 @@ def test_workload_takes_about_twenty_bits_a_constraint_beside_its_dictionaries()
         ("01 00 00 00 00 00 00 01 00", "topic pattern 0 of 0"),
         ("01 00 00 00 01 01 3e 00 00 c0843d 00", "1,000,000 rows do not fit in 0 bytes"),
         ("01 00 00 00 01 01 3e 00 00 02 00", "2 rows do not fit in 0 bytes"),
-        ("01 00 00 00 01 01 3e 00 00 8100 00", "longer than it need be"),
+        ("01 00 00 00 01 01 3e 00 00 8100 00", "longer than necessary"),
         ("01 00 00 00 01 01 3e 00 00 01 00 00", "not canonical"),
         ("01 00 00 00 02 01 3e 01 3e 00 00 00 00", "topic pattern 1: not canonical"),
         ("01 00 00 00 00 02 00 00 00 00 00", "integer 1: not canonical"),

@@ -52,7 +52,7 @@ class ByteReader:
             total |= (byte & 0x7F) << (7 * group)
             if byte < 0x80:
                 if group and not byte:
-                    raise EncodingError(f"offset {self.at}: {what} is longer than it need be: not canonical")
+                    raise EncodingError(f"offset {self.at}: {what} is longer than necessary: not canonical")
                 return total
         raise EncodingError(f"offset {self.at}: {what} has more than {_MAX_VARINT_BYTES} bytes")
 
