@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
 from postroad.broker import BrokerError, ReplayStart
 from postroad.broker.replays import MAX_READING, RunningReplay
+from postroad.matching import SubscriptionIndex
 from postroad.messages import Batch
 from postroad.store import TIGHT_BYTES, RetainedTopic
 from tests.broker.replay_scene import ReplayScene, ids
@@ -107,6 +109,14 @@ def test_replays_are_limited_for_a_session_and_for_the_broker(monkeypatch: pytes
 
 
 def test_replays_of_many_selectors_keep_few_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: WeakSet[SubscriptionIndex] = WeakSet()
+
+    class Counted(SubscriptionIndex):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            kept.add(self)
+
+    monkeypatch.setattr("postroad.broker.replays.SubscriptionIndex", Counted)
     monkeypatch.setattr("postroad.broker.replays.MAX_INDEXES", 2)
     scene = ReplayScene()
     scene.publish(30, "a.x")
@@ -116,8 +126,8 @@ def test_replays_of_many_selectors_keep_few_indexes(monkeypatch: pytest.MonkeyPa
     most = 0
     while scene.core.unfinished:
         scene.note(scene.core.proceed(scene.now))
-        most = max(most, len(scene.core.replays._indexes))
-    assert (most, len(scene.core.replays._indexes)) == (2, 0)
+        most = max(most, len(kept))
+    assert (most, len(kept)) == (2, 0)
     scene.settle()
     for subscription in replays:
         assert ids(scene, subscription) == scene.wanted(subscription)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import Progress
 
 from postroad.cli.job_progress import LINE_SECONDS, JobProgress
 
@@ -43,10 +45,17 @@ def test_terminal_gets_a_bar_that_counts_messages_and_starts_anew_with_each_step
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
+    bars: list[Progress] = []
+
+    def made(*columns: Any, **options: Any) -> Progress:
+        bars.append(Progress(*columns, **options))
+        return bars[-1]
+
+    monkeypatch.setattr("rich.progress.Progress", made)
     with JobProgress("audit", is_terminal=True) as progress:
         progress.tell("reconciling")
         progress.show(1_500, 3_000)
-        bar = progress._bar
+        (bar,) = bars
         (task,) = bar.tasks
         assert (task.description, task.completed, task.total) == ("audit: reconciling", 1_500, 3_000)
         bar.refresh()

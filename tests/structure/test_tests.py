@@ -19,10 +19,8 @@ PUBLIC = {"_asdict", "_exit", "_fields", "_getframe", "_make", "_replace"}
 WHITE_BOX: dict[str, set[str]] = {
     "tests/broker/test_remote_durable_edges.py": {"_of"},
     "tests/broker/test_replay_failures.py": {"_turns"},
-    "tests/broker/test_replay_limits.py": {"_indexes"},
     "tests/broker/test_turn_bytes.py": {"_turns"},
     "tests/cli/test_imports.py": {"_runtime_param"},
-    "tests/cli/test_job_progress.py": {"_bar"},
     "tests/conftest.py": {"_hypothesis_internal_use_settings"},
     "tests/matching/test_hostile.py": {"_interner", "_tables"},
     "tests/network/test_rolling_restart.py": {"_entries", "_rolling", "_stop"},
