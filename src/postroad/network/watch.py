@@ -55,8 +55,8 @@ class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
         delivered: messages to clients.
         relayed: messages to other brokers.
         held: messages that wait for a way to another broker.
-        in_per_second: accepted, of late.
-        out_per_second: delivered and relayed, of late.
+        in_per_second: accepted, recently.
+        out_per_second: delivered and relayed, recently.
         restarts: how often it died and was started again.
         given_up: it died too often, and is started no more.
     """

@@ -109,7 +109,7 @@ class AgeClock:
             return wall - self._behind
 
     def keep(self) -> None:
-        """Write the file, if that was not done of late; not on a loop."""
+        """Write the file, if that was not done recently; not on a loop."""
         if self._file is None or (self._kept_at is not None and self._elapsed() - self._kept_at < KEEP_MS):
             return
         self._kept_at = self._elapsed()

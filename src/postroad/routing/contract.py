@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING", "Delta", "InterestChange", "Matcher", "Parcel", "Reaction", "Routed", "Strategy"]
 
 if TYPE_CHECKING:
-    # Reads a topic pattern; the answer says whether a topic fits it.
+    # Reads a topic pattern; returns a function that says whether a topic fits it.
     Matcher = Callable[[str], Callable[[str], bool]]
 
 

@@ -166,7 +166,7 @@ class Links:
         await asyncio.sleep(0)
 
     async def _emptied(self) -> None:
-        """Wait until nothing is kept for those who could take it. Nothing new comes: it takes a moment as a rule."""
+        """Wait until nothing is kept for those who could take it. Nothing new comes, so it usually takes a moment."""
         drain = LinkDrain(self.timer())
         while drain.goes_on(self._held_frames(), self.timer()):  # noqa: ASYNC110
             await asyncio.sleep(TICK_SECONDS)

@@ -110,7 +110,7 @@ class Observation:
         return LatencyHistogram(BUCKETS, tuple(self._buckets.tolist()), self._latency_ms / 1_000)
 
     def topics(self) -> list[dict[str, object]]:
-        """The topics with most messages of late, and their shares of what was looked at."""
+        """The topics that had most messages recently, and their shares of what was looked at."""
         total = self._topics.total()
         return [{"topic": topic, "share": count / total} for topic, count in self._topics.most_common(SHOWN_TOPICS)]
 

@@ -155,7 +155,7 @@ def sweep_leftovers(root: str | Path, broker: int, run: int) -> int:
     """Delete what runs before the given one left unfinished. For the start of a broker, off its loop.
 
     Only files named after an earlier run go: others may be a compaction's, not committed yet. It looks at all files,
-    but only after a crash of late; and where a part of the manifest cannot be read, it deletes nothing, because any
+    but only after a recent crash; and where a part of the manifest cannot be read, it deletes nothing, because any
     file may be named there.
     """
     base = Path(root)

@@ -156,7 +156,7 @@ def _left(run: JobRun[CompactOptions], what: Erased, now: int) -> dict[str, Any]
     if journals:
         run.alert(
             f"the journals of {', '.join(dict.fromkeys(journals))} may name them until the broker has written the next "
-            "part of its record; erase once more after that if they were there of late"
+            "part of its record; erase once more after that if they were there recently"
         )
     for place in earlier_places(run.sources.root, run.sources.pins):
         run.alert(
