@@ -16,26 +16,12 @@ from postroad.broker.durables import DurableTerms
 from postroad.broker.outgoing_queue import is_remote_interest
 from postroad.broker.replays import ReplayStart
 from postroad.store import UNLIMITED, RetainedTopic, StoreSettings
-from tests.broker.durable_network import KINDS, TOPIC, DurableMob, DurableNetwork
+from tests.broker.changing_network import ChangingMob, acknowledged, formers
+from tests.broker.durable_network import KINDS, TOPIC, DurableNetwork
 from tests.broker.slow_network import LyingNetwork, SlowMob, put_of
 
 SEEDS = range(400) if os.environ.get("POSTROAD_THOROUGH") else range(24)
 HOUR = 3_600_000
-
-
-class ChangingMob(DurableMob):
-    """Also changes what subscribers want."""
-
-    def act(self) -> None:
-        if self.random.random() < 0.1:
-            self._change()
-        else:
-            super().act()
-
-    def _change(self) -> None:
-        found = [each for each in self.readers.values() if each.broker in self.brokers]
-        if found:
-            self.change(self.random.choice(found).name, self.random.choice([None, *range(KINDS)]))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -60,22 +46,6 @@ class SlowChangingMob(ChangingMob, SlowMob):
 @pytest.mark.parametrize("seed", range(6))
 def test_mob_gets_exactly_what_it_wanted_if_brokers_match_one_message_in_a_turn(seed: int) -> None:
     SlowChangingMob(seed).play(seed)
-
-
-def formers(network: DurableNetwork, number: int) -> former_versions.FormerVersions:
-    durables = network.brokers[number].core.durables
-    assert durables is not None
-    return durables.formers
-
-
-def acknowledged(network: DurableNetwork, name: str) -> list[int]:
-    """What a subscriber has got, once all that is under way has come."""
-    reader = network.readers[name]
-    for _ in range(5):
-        network.settle(3)
-        for body in list(reader.held):
-            network.acknowledge(reader, body)
-    return reader.first
 
 
 @pytest.mark.parametrize("crashes", [False, True])
