@@ -106,3 +106,21 @@ def test_rows_in_place_of_those_that_a_crash_has_lost_are_of_the_last_state() ->
     states = AcceptedStates([(0, 1, 1), (20, 2, 2), (30, 3, 3)], end=15)
     ((_, before), (_, after)) = states.divide(np.array([14, 15]))
     assert (before.newest, after.oldest) == (1, 3)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_rows_accepted_before_numbers_fall_may_be_of_any_state_since_then(seed: int) -> None:
+    rows = Rows(seed)
+    for _ in range(200):
+        getattr(rows, rows.random.choice(["accept", "accept", "change", "go", "restart"]))()
+        if rows.random.random() < 0.05:
+            # Their broker has lost its store, and its clock is behind.
+            rows.state = rows.random.randint(0, rows.state)
+            rows.states.begin(rows.place, rows.state, rows.there)
+        spans = rows.spans() if rows.state_of else {}
+        assert all(
+            oldest <= state <= newest
+            for (oldest, newest), state in zip(spans.values(), rows.state_of.values(), strict=True)
+        )
+        assert rows.states.oldest == min([rows.states.newest, *(oldest for oldest, _ in spans.values())])
+        assert rows.states.newest == rows.state

@@ -5,7 +5,7 @@ were accepted, so a *span* is the place where it begins and the states of the ro
 oldest and the newest state that one of them may have been accepted under.
 
 Invariants: spans begin at rising places, the first one at 0; a span begins where all rows before it had been appended,
-so no row is in two.
+so no row is in two. Their oldest states never fall, so that the first one has the oldest of all.
 """
 
 from __future__ import annotations
@@ -89,6 +89,10 @@ class AcceptedStates:
         if there[1] < self._spans[-1].start:
             # Nothing was accepted under the state before.
             del self._spans[-1]
+        if state < self.newest:
+            # The broker has lost its store, and its clock is behind what it was. Perhaps it has lost what these states
+            # were, too, so that rows of them belong to what it wants now.
+            self._spans = [each._replace(oldest=min(each.oldest, state)) for each in self._spans]
         self._spans.append(StateSpan(place, state, state))
         if len(self._spans) > MAX_SPANS:
             # Rows of two spans count for the states of both: they come to all who wanted them under either.

@@ -64,8 +64,8 @@ class StandingInterest:
         core: the broker.
         log: its store.
         peers: the channels to other brokers.
-        epoch: when this process began, in ms. A broker whose store is lost begins with it, so that what waits for it
-            elsewhere is older than its new subscriptions.
+        epoch: when this process began, in ms. No state that it says has a smaller number. So what waits elsewhere for a
+            broker that comes back with an older store, or with none, is older than what changes from now on.
 
     Attributes:
         number: of the last state.
@@ -115,9 +115,13 @@ class StandingInterest:
             named: the largest number of a state that a subscription names; 0 for none.
         """
         self._cursor = next((each for each in self._log.cursors.values() if is_standing(each.terms)), None)
+        stored = 0
         if self._cursor is not None:
-            self.number = msgspec.msgpack.decode(self._cursor.terms, type=StandingTerms).standing
-        self.number = self._began = max(self.number, named)
+            stored = msgspec.msgpack.decode(self._cursor.terms, type=StandingTerms).standing
+        self.number = self._began = max(self.number, stored, named)
+        if self._cursor is not None and stored < self.number:
+            # This number is said, too.
+            self._store()
 
     def change(self) -> int:
         """Return the number of the next state, in which what changes now counts; the next tick says it."""
@@ -231,11 +235,7 @@ class StandingInterest:
         if not added and not removed and not must_say:
             return
         self.number += 1
-        terms = msgspec.msgpack.encode(StandingTerms(standing=self.number))
-        if self._cursor is None:
-            self._cursor = self._log.open_cursor(self._core.take_subscription_number(), terms)
-        else:
-            self._log.change_cursor(self._cursor, terms)
+        self._store()
         # Additions first: a message that somebody wants before and after the change is never missed.
         wanted, unwanted = _encoded(added), _encoded(removed)
         said = [(each, b"") for each in wanted] + [(b"", each) for each in unwanted]
@@ -249,6 +249,13 @@ class StandingInterest:
             if len(waiting) > most:
                 # Clients change their minds faster than that can be said: say what is wanted by now.
                 self._parts[peer] = deque(self._whole())
+
+    def _store(self) -> None:
+        terms = msgspec.msgpack.encode(StandingTerms(standing=self.number))
+        if self._cursor is None:
+            self._cursor = self._log.open_cursor(self._core.take_subscription_number(), terms)
+        else:
+            self._log.change_cursor(self._cursor, terms)
 
     def _take_changes(self) -> tuple[list[Row], list[Row]]:
         """Return which rows are wanted now, and which are not any more."""
