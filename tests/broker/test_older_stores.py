@@ -84,6 +84,19 @@ def test_what_a_subscription_wanted_in_an_older_store_counts_for_what_others_acc
     assert acknowledged(network, "reader") == [1, 5]
 
 
+def test_what_a_broker_accepts_under_the_interest_in_an_older_store_comes_to_those_who_want_it_still() -> None:
+    network = DurableNetwork(count=2)
+    network.join_reader("reader", 2)
+    network.settle(3)
+    older = backup(network, 1)
+    network.change("reader", 1)
+    # Nothing of the former version can come any more, as far as anybody knows.
+    network.settle(5)
+    restore(network, 1, older)
+    away(network, 1, [3])
+    assert acknowledged(network, "reader") == [1]
+
+
 def test_broker_whose_clock_was_set_back_does_not_number_a_state_as_one_that_others_know() -> None:
     network = DurableNetwork(count=2)
     network.join_reader("reader", 2)

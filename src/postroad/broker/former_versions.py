@@ -7,6 +7,7 @@ puts the message here.
 Rule 1: a message that is put here is for the subscriptions whose version of that state wants it. Where its broker knows
     only that it was one of several states, it is for those that wanted it in any of them.
 Rule 2: a version is kept for as long as something of its states may come. They are stored with their subscription.
+    After that, the next version counts for its states: what comes all the same is of a broker with an older store.
 Rule 3: messages that were accepted under the latest change, or after it, cost nothing more for that. Others are matched
     once more, against the former versions alone.
 """
@@ -119,9 +120,14 @@ class FormerVersions:
         terms = subscription.durable
         assert terms is not None
         self.latest = max(self.latest, terms.since, *(each.until for each in terms.formers))
-        for version in terms.formers:
-            if not self._add(subscription, version):
-                self.dropped += 1
+        dropped: FormerVersion | None = None
+        for each in terms.formers:
+            version = each if dropped is None else msgspec.structs.replace(each, since=dropped.since)
+            dropped = None if self._add(subscription, version) else version
+            self.dropped += dropped is not None
+        if dropped is not None:
+            # The next version counts for what was accepted under this one, too.
+            subscription.durable = msgspec.structs.replace(terms, since=dropped.since)
 
     def replaced(self, subscription: Subscription, before: DurableTerms, state: int) -> DurableTerms:
         """Keep what a subscription wanted, which counts no more from a state on.
@@ -134,9 +140,9 @@ class FormerVersions:
         # One that was never said has nothing that could come.
         is_needed = not before.stopped and standing is not None and standing.may_come(before.since, state)
         version = FormerVersion(before.topic, before.selector, before.since, state)
-        if is_needed and not self._add(subscription, version):
+        if not before.stopped and not (is_needed and self._add(subscription, version)):
             # The next version counts for what was accepted under this one, too.
-            self.dropped += 1
+            self.dropped += is_needed
             since = before.since
         kept = self._of.get(subscription.number, [])
         if len(kept) > MAX_FORMERS:
@@ -173,13 +179,22 @@ class FormerVersions:
             kept = self._of.get(number, [])
             gone = [each for each in kept if not standing.may_come(each.version.since, each.version.until)]
             if gone:
-                subscription = gone[0].subscription
-                assert subscription.durable is not None
-                for each in gone:
-                    self._remove(each)
-                terms = msgspec.structs.replace(subscription.durable, formers=self._versions(subscription))
-                changed.append((subscription, terms))
+                changed.append((gone[0].subscription, self._without(gone)))
         return changed
+
+    def _without(self, gone: list[_IndexedVersion]) -> DurableTerms:
+        """Remove versions of a subscription; return its terms, in which the next versions count for their states."""
+        subscription, before = gone[0].subscription, None
+        terms = subscription.durable
+        assert terms is not None
+        for each in list(self._of[subscription.number]):
+            each.version = _beginning_with(before, each.version)
+            before = None
+            if each in gone:
+                before = each.version
+                self._remove(each)
+        since = before.since if before is not None and before.until == terms.since else terms.since
+        return msgspec.structs.replace(terms, since=since, formers=self._versions(subscription))
 
     def _versions(self, subscription: Subscription) -> tuple[FormerVersion, ...]:
         return tuple(each.version for each in self._of.get(subscription.number, ()))
@@ -258,3 +273,10 @@ class FormerVersions:
             (subscription, rows[0] if len(rows) == 1 else np.unique(np.concatenate(rows)))
             for subscription, rows in found.items()
         ]
+
+
+def _beginning_with(before: FormerVersion | None, version: FormerVersion) -> FormerVersion:
+    """Return a version that counts for the states of the one before, too, unless there was a stop between the two."""
+    if before is None or before.until != version.since:
+        return version
+    return msgspec.structs.replace(version, since=before.since)
