@@ -6,10 +6,49 @@ from typing import TYPE_CHECKING
 
 from postroad.broker import former_versions
 from tests.broker.changing_network import acknowledged, formers
-from tests.broker.durable_network import DurableNetwork
+from tests.broker.durable_network import KINDS, DurableNetwork
 
 if TYPE_CHECKING:
     import pytest
+
+
+def test_one_version_is_kept_for_a_broker_that_is_away_however_often_the_other_one_restarts() -> None:
+    network = DurableNetwork(count=3)
+    network.join_reader("reader", 2, kind=1)
+    network.settle(3)
+    network.cut = {frozenset((1, 2)), frozenset((1, 3))}
+    network.send(1, 3)
+    # Until it counts as gone, it may hear of changes.
+    network.settle(12)
+    for turn in range(2 * former_versions.MAX_FORMERS):
+        network.change("reader", turn % KINDS)
+        network.settle(2)
+        network.crash(2)
+        network.start(2)
+        network.join_reader("reader")
+    network.settle(3)
+    assert formers(network, 2).dropped == 0
+    assert len(formers(network, 2)) == 1
+    network.cut.clear()
+    assert acknowledged(network, "reader") == [1]
+    assert len(formers(network, 2)) == 0
+
+
+def test_state_that_a_broker_heard_from_a_process_that_died_then_counts() -> None:
+    network = DurableNetwork(count=2)
+    network.join_reader("reader", 2, kind=1)
+    network.settle(3)
+    network.change("reader", 2)
+    network.settle(3)
+    network.crash(2)
+    # Broker 2 has to know that this one may accept messages under the second state.
+    network.send(1, 3)
+    network.start(2)
+    network.cut.add(frozenset((1, 2)))
+    network.change("reader", 0)
+    network.settle(3)
+    network.cut.clear()
+    assert acknowledged(network, "reader") == [2]
 
 
 def test_versions_that_a_new_process_has_no_room_for_are_replaced_by_the_next_one(

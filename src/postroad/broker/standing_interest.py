@@ -10,7 +10,8 @@ Rule 4: each change makes another *state*, whose number is larger than that of a
     processes. A state is said when it is safe here: what others accept under it finds the subscriptions that it names,
     whatever crashes in between.
 Rule 5: others say which is the oldest state of what still waits for this broker. So it knows which former versions of a
-    subscription may still be asked for (`former_versions`).
+    subscription may still be asked for (`former_versions`). It stores this, and before it says a state also to whom:
+    for a broker that is away, one version is enough, however many processes this one has meanwhile.
 """
 
 from __future__ import annotations
@@ -52,9 +53,16 @@ MATCH_ALL: Row = (">", ())
 
 
 class StandingTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of the standing interest: the number of its last state."""
+    """What is stored of the standing interest.
+
+    Attributes:
+        standing: the number of its last state.
+        others: each broker that may have heard of a state: the oldest state of what waits there, and the last one that
+            it may have heard of. None in a store of an earlier version: every broker may have heard of every state.
+    """
 
     standing: int
+    others: list[tuple[int, int, int]] | None = None
 
 
 class StandingInterest:
@@ -91,15 +99,16 @@ class StandingInterest:
         self._parts: dict[int, deque[tuple[int, StandingPart]]] = {}
         # The state that each broker has stored.
         self._informed: dict[int, int] = {}
-        # The last state that this process says, or will say, to each broker; an earlier process may have said any state
-        # up to `_began`.
+        # The last state that is said, or will be said, to each broker; it is stored before that.
         self._begun: dict[int, int] = {}
+        # The same as an earlier process left it, and for brokers that it does not name.
+        self._earlier: dict[int, int] = {}
         self._began = epoch
         # The last state of which this process has said something to each broker.
         self._sent: dict[int, int] = {}
         # The brokers that were said something in this tick.
         self._served: set[int] = set()
-        # The oldest state of what waits at each broker, as far as it has said so to this process.
+        # The oldest state of what waits at each broker, as far as it has said so.
         self._oldest: dict[int, int] = {}
         # Brokers may have left the list.
         self.waits_less = True
@@ -115,11 +124,17 @@ class StandingInterest:
             named: the largest number of a state that a subscription names; 0 for none.
         """
         self._cursor = next((each for each in self._log.cursors.values() if is_standing(each.terms)), None)
-        stored = 0
-        if self._cursor is not None:
-            stored = msgspec.msgpack.decode(self._cursor.terms, type=StandingTerms).standing
-        self.number = self._began = max(self.number, stored, named)
-        if self._cursor is not None and stored < self.number:
+        if self._cursor is None:
+            self.number = self._began = max(self.number, named)
+            return
+        terms = msgspec.msgpack.decode(self._cursor.terms, type=StandingTerms)
+        self.number = self._began = max(self.number, terms.standing, named)
+        if terms.others is not None:
+            self._began = -1
+            self._oldest = {each: oldest for each, oldest, _ in terms.others}
+            self._begun = {each: heard for each, _, heard in terms.others}
+            self._earlier = dict(self._begun)
+        if terms.standing < self.number:
             # This number is said, too.
             self._store()
 
@@ -140,7 +155,7 @@ class StandingInterest:
     def is_known(self, since: int, until: int) -> bool:
         """Return the same without states that were said to a broker and that it has not stored, as far as is known."""
         return any(
-            self._oldest.get(each, 0) < until and self._informed.get(each, self._began) >= since
+            self._oldest.get(each, 0) < until and self._informed.get(each, self._heard_earlier(each)) >= since
             for each in self._others()
         )
 
@@ -171,20 +186,27 @@ class StandingInterest:
         late = self.number + self._changed
         return [each for each in sorted(self._others()) if self._informed.get(each, -1) < late]
 
+    def _heard_earlier(self, peer: int) -> int:
+        """Return the last state that a broker may have heard from an earlier process."""
+        return self._earlier.get(peer, self._began)
+
     def _others(self) -> frozenset[int]:
         return self._core.homes.brokers - {self._core.number}
 
     def opened(self, peer: int) -> None:
         """Say all of it to a broker whose channel has opened."""
         self._say_changes()
+        if self._begun.get(peer) != self.number:
+            self._begun[peer], self._expected = self.number, None
+            if self._cursor is not None:
+                self._store()
         self._parts[peer] = deque(self._whole())
-        self._begun[peer], self._expected = self.number, None
 
     def lost(self, peer: int) -> None:
         """Handle the loss of the channel to a broker."""
         if self._parts.pop(peer, None):
             # What waited was never said.
-            self._begun[peer], self._expected = self._sent.get(peer, self._began), None
+            self._begun[peer], self._expected = self._sent.get(peer, self._heard_earlier(peer)), None
             self.waits_less = True
 
     def informed(self, peer: int, item: Informed) -> None:
@@ -235,6 +257,8 @@ class StandingInterest:
         if not added and not removed and not must_say:
             return
         self.number += 1
+        self._begun |= dict.fromkeys(self._parts, self.number)
+        self._expected = None
         self._store()
         # Additions first: a message that somebody wants before and after the change is never missed.
         wanted, unwanted = _encoded(added), _encoded(removed)
@@ -245,13 +269,15 @@ class StandingInterest:
         parts, most = self._numbered(said, is_whole=False), MAX_PARTS + 2 * len(self._said) // PART_ROWS
         for peer, waiting in self._parts.items():
             waiting.extend(parts)
-            self._begun[peer], self._expected = self.number, None
             if len(waiting) > most:
                 # Clients change their minds faster than that can be said: say what is wanted by now.
                 self._parts[peer] = deque(self._whole())
 
     def _store(self) -> None:
-        terms = msgspec.msgpack.encode(StandingTerms(standing=self.number))
+        # Also what brokers have heard that are not listed for now.
+        heard = {each: self._heard_earlier(each) for each in self._others()} | self._begun
+        others = [(each, self._oldest.get(each, 0), state) for each, state in heard.items() if state >= 0]
+        terms = msgspec.msgpack.encode(StandingTerms(standing=self.number, others=others))
         if self._cursor is None:
             self._cursor = self._log.open_cursor(self._core.take_subscription_number(), terms)
         else:
