@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from postroad.broker import former_versions
+from postroad.broker import AckMode, Outbox, former_versions
 from tests.broker.changing_network import acknowledged, formers
 from tests.broker.durable_network import KINDS, DurableNetwork
 
@@ -72,3 +72,30 @@ def test_versions_that_a_new_process_has_no_room_for_are_replaced_by_the_next_on
     assert formers(network, 2).dropped == 1
     assert acknowledged(network, "all") == [1, 2, 3]
     assert acknowledged(network, "reader") == [2]
+
+
+def test_versions_of_one_login_leave_room_for_those_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A version takes some 2 KB: there is room for some sixteen, and for some four of one login.
+    monkeypatch.setattr(former_versions, "FORMER_SHARE", 2**30 // 30_000)
+    network = DurableNetwork(count=2)
+    network.join_reader("reader", 2, kind=1)
+    core = network.brokers[2].core
+    assert core.durables is not None
+
+    def changed(kind: int) -> None:
+        assert core.durables is not None
+        for number in range(20):
+            session, name = core.attached("eve"), ("eve", str(number))
+            core.durables.subscribe(session, "s", name, "b", f"n = {kind}", AckMode.AUTO, network.now, Outbox())
+
+    changed(0)
+    network.settle(3)
+    network.cut.add(frozenset((1, 2)))
+    network.send(1, 3)
+    changed(1)
+    assert formers(network, 2).dropped > 10
+    before = formers(network, 2).dropped
+    network.change("reader", 2)
+    assert formers(network, 2).dropped == before
+    network.cut.clear()
+    assert acknowledged(network, "reader") == [1]

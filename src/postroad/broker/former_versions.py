@@ -14,6 +14,7 @@ Rule 3: messages that were accepted under the latest change, or after it, cost n
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -42,6 +43,9 @@ __all__ = ["FormerVersion", "FormerVersions", "PutMatch"]
 MAX_FORMERS = 16
 # They may take this part of `limits.subscription_bytes` besides, so that nobody's subscriptions are refused for them.
 FORMER_SHARE = 4
+# Those of one principal may take this part of that, and of `limits.matching_ms`, so that nobody's versions are dropped
+# because somebody else changes thousands of subscriptions while a broker is away.
+PRINCIPAL_SHARE = 4
 # Subscriptions whose former versions one tick looks through: a millisecond or two.
 LOOKED_AT_PER_TICK = 100
 
@@ -79,13 +83,14 @@ class PutMatch(NamedTuple):
 class _IndexedVersion:
     """A former version in the index."""
 
-    __slots__ = ("size", "slot", "subscription", "version")
+    __slots__ = ("size", "slot", "subscription", "version", "work")
 
-    def __init__(self, subscription: Subscription, version: FormerVersion, slot: int, size: int) -> None:
+    def __init__(self, subscription: Subscription, version: FormerVersion, slot: int, size: int, work: int) -> None:
         self.subscription = subscription
         self.version = version
         self.slot = slot
         self.size = size
+        self.work = work
 
 
 class FormerVersions:
@@ -107,6 +112,9 @@ class FormerVersions:
         self._at_slot: dict[int, _IndexedVersion] = {}
         # Of each subscription that has some, by its number: oldest first.
         self._of: dict[int, list[_IndexedVersion]] = {}
+        # What those of each principal take, and add to the work of the index.
+        self._bytes_of: Counter[str] = Counter()
+        self._work_of: Counter[str] = Counter()
         self._to_look_at: list[int] = []
         self.latest = self.bytes = self.dropped = 0
 
@@ -201,19 +209,21 @@ class FormerVersions:
 
     def _add(self, subscription: Subscription, version: FormerVersion) -> bool:
         """Add one to the index; return whether there was room for it."""
-        limits, index = self._core.limits, self._index
+        limits, index, principal = self._core.limits, self._index, _principal(subscription)
         try:
             selector = Selector.parse(version.selector) if version.selector else None
             size = estimated_bytes("", version.topic, selector)
-            if FORMER_SHARE * (self.bytes + size) > limits.subscription_bytes:
+            taken = max(self.bytes + size, PRINCIPAL_SHARE * (self._bytes_of[principal] + size))
+            if FORMER_SHARE * taken > limits.subscription_bytes:
                 return False
-            allowance = max(0, limits.matching_ms * NANOSECONDS - index.work)
+            most, before = limits.matching_ms * NANOSECONDS, index.work
+            allowance = max(0, min(most - before, most // PRINCIPAL_SHARE - self._work_of[principal]))
             slot = index.add((subscription.number, version.until), selector, version.topic, allowance)
         except PostroadError:
             return False
-        kept = self._at_slot[slot] = _IndexedVersion(subscription, version, slot, size)
+        kept = self._at_slot[slot] = _IndexedVersion(subscription, version, slot, size, index.work - before)
         self._of.setdefault(subscription.number, []).append(kept)
-        self.bytes += size
+        self._count(kept, 1)
         return True
 
     def _remove(self, kept: _IndexedVersion) -> None:
@@ -223,7 +233,15 @@ class FormerVersions:
         self._of[number].remove(kept)
         if not self._of[number]:
             del self._of[number]
-        self.bytes -= kept.size
+        self._count(kept, -1)
+
+    def _count(self, kept: _IndexedVersion, sign: int) -> None:
+        principal = _principal(kept.subscription)
+        self.bytes += sign * kept.size
+        self._bytes_of[principal] += sign * kept.size
+        self._work_of[principal] += sign * kept.work
+        if not self._bytes_of[principal]:
+            del self._bytes_of[principal], self._work_of[principal]
 
     # --- matching ----------------------------------------------------------------------------------------------------
 
@@ -280,3 +298,9 @@ def _beginning_with(before: FormerVersion | None, version: FormerVersion) -> For
     if before is None or before.until != version.since:
         return version
     return msgspec.structs.replace(version, since=before.since)
+
+
+def _principal(subscription: Subscription) -> str:
+    """Return who made a subscription."""
+    assert subscription.durable is not None
+    return subscription.durable.principal
