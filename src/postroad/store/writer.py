@@ -6,7 +6,8 @@ Rule 2: each segment begins with a checkpoint, and is forced to disk before the 
 Rule 3: a segment is removed when no row in it is wanted, after a sync of all that says so. A damaged one is preserved
     first: its remains may be the only copy of something.
 Rule 4: what a failed commit has written does not count: all of it, and what was written since the last sync, is written
-    again to a new segment. Nothing is appended to a segment that failed once.
+    again to a new segment. Nothing is appended to a segment that failed once, and one that was begun for it is removed
+    before the next try: it would take the room that the next try needs.
 """
 
 from __future__ import annotations
@@ -103,6 +104,10 @@ class LogWriter:
         # Only the next checkpoint tells that what was cut off does not count: should it be damaged, the records before
         # it are read again, and later ones say that all of that was on disk. So a copy follows it.
         self._copies_checkpoint = False
+        # Segments that the commit that is being made begins, and those that failed commits have begun: nothing in the
+        # latter counts, and they are not in `segments`.
+        self._begun_segments: list[int] = []
+        self._abandoned: set[int] = set()
         # Damaged segments that are not preserved yet.
         self._damaged: set[int] = set()
         self._synced = 0
@@ -225,7 +230,9 @@ class LogWriter:
         return self._commit
 
     def _begin_steps(self) -> None:
-        self._steps = [Preserve(segment) for segment in sorted(self._damaged)]
+        self._steps = [Remove(segment) for segment in sorted(self._abandoned)]
+        self._steps += [Preserve(segment) for segment in sorted(self._damaged)]
+        self._begun_segments = []
         self._steps += [] if self._inherited is None else [Sync(self._inherited)]
         # After a failure, records up to `written` may be written again; their numbers stay.
         self._last = self.written
@@ -250,6 +257,7 @@ class LogWriter:
             self._steps.append(Sync(self.segment))
         segment, self._next_segment = self._next_segment, self._next_segment + 1
         self.segment, self.segments[segment] = segment, 0
+        self._begun_segments.append(segment)
         self._steps.append(Create(segment))
         payload = self._checkpoint(self._last)
         self._put(segment_header(segment))
@@ -282,6 +290,7 @@ class LogWriter:
         for step in commit.steps:
             if isinstance(step, Remove):
                 self.segments.pop(step.segment, None)
+                self._abandoned.discard(step.segment)
             elif isinstance(step, Preserve):
                 self._damaged.discard(step.segment)
         if commit.syncs:
@@ -309,5 +318,7 @@ class LogWriter:
         self._queue = self._unsynced + self._taken + self._queue
         self._unsynced, self._unsynced_bytes, self._taken, self._taken_bytes = [], 0, [], 0
         self._queued_bytes = sum(each.size for each in self._queue)
-        # Segments that were begun for nothing have no live record once this is written again, and are removed then.
+        for segment in self._begun_segments:
+            del self.segments[segment]
+        self._abandoned.update(self._begun_segments)
         self.segment = None
