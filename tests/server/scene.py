@@ -47,13 +47,16 @@ class FakeTransport:
         self.is_reading = True
         self.is_closed = False
         self.wakes_at: int | None = None
-        # What the next write raises.
+        # What the next write raises; every one, if it is broken for good.
         self.defect: Exception | None = None
+        self.is_broken = False
 
     def write(self, data: bytes | memoryview, shared: SharedBytes | None = None) -> None:
         assert not self.is_closed
         if self.defect is not None:
-            defect, self.defect = self.defect, None
+            defect = self.defect
+            if not self.is_broken:
+                self.defect = None
             raise defect
         self.written += data
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from postroad.server import tcp
 from postroad.server.write_backlog import PIECE_BYTES, WriteBacklog
 from postroad.sessions import SharedBytes
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
     from postroad.server import Service
 
@@ -111,5 +114,47 @@ def test_a_client_that_ends_its_sending_side_gets_what_was_written(tmp_path: Pat
             assert await client.at_end()
             await client.close()
             await until(lambda: broker.server_statistics().connections_now == 0)
+
+    run(talk)
+
+
+def test_a_client_that_ends_its_sending_side_gets_nothing_that_comes_later(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            (client,) = await large_message(broker, 1)
+            client.writer.write_eof()
+            # What is left of the large message is still to be written.
+            await until(lambda: broker.statistics().sessions_now == 0)
+            assert broker.server_statistics().connections_now == 1
+            client.read_on()
+            assert (await client.frame()).body == BODY
+            publisher = await Client.connect(broker.port)
+            publisher.publish("a", b"later", receipt="r")
+            assert (await publisher.frame()).command == "RECEIPT"
+            assert await client.at_end()
+            assert broker.server_statistics().internal_errors == 0
+            for each in (client, publisher):
+                await each.close()
+
+    run(talk)
+
+
+def test_a_client_that_ends_its_sending_side_and_reads_nothing_keeps_no_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp, "CLOSE_SECONDS", 0.1)
+
+    async def talk() -> None:
+        async with service(tmp_path) as broker:
+            client, publisher = await Client.connect(broker.port), await Client.connect(broker.port)
+            await client.subscribe("s", "a", overflow="drop-oldest")
+            client.stall()
+            while not broker.statistics().waiting_messages_now:
+                publisher.publish("a", bytes(PIECE_BYTES // 2), receipt="r")
+                assert (await publisher.frame()).command == "RECEIPT"
+            client.writer.write_eof()
+            await until(lambda: broker.server_statistics().connections_now == 1)
+            for each in (client, publisher):
+                each.writer.transport.abort()
 
     run(talk)

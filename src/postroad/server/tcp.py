@@ -33,6 +33,8 @@ CLOSE_SECONDS = 5.0
 # A connection that rests for a turn, or until a login is checked, is read again by itself after less.
 PAUSED_SECONDS = 1.0
 
+_CLOSED_BY_CLIENT = "the client closed the connection"
+
 # Systems without it tell only of connections that were reset.
 _HUNG_UP = getattr(select, "POLLRDHUP", 0)
 
@@ -63,6 +65,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._paused_since: float | None = None
         self._refilling = False
         self._shut = False
+        # The client has closed its side.
+        self._has_ended = False
         self._is_stranger = True
         self._is_made = False
         self.handshake: asyncio.Task[None] | None = None
@@ -87,7 +91,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             if handle is not None:
                 handle.cancel()
         try:
-            self._session.lost("the client closed the connection" if exc is None else f"connection lost: {exc}")
+            self._session.lost(_CLOSED_BY_CLIENT if exc is None else f"connection lost: {exc}")
         finally:
             self._clients.closed(self, self._session)
             self._clients.holds(-self._kept - self._unsent - self._backlog.clear())
@@ -155,11 +159,18 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._end_writing()
 
     def eof_received(self) -> bool | None:
-        """Keep the connection until what waits is written; not over TLS, which cannot be half-closed."""
-        if not self._backlog.parts:
+        """End the session of a client that sends no more, and keep the connection until what is written is sent.
+
+        Not for longer than CLOSE_SECONDS, and not over TLS, which cannot be half-closed.
+        """
+        self._has_ended = True
+        # At once: what came for it until the connection is gone would be written behind the end of our side.
+        self._session.lost(_CLOSED_BY_CLIENT)
+        # A client that reads nothing, and whose socket still answers, would keep the connection for ever.
+        self._abort_soon()
+        if not self._backlog.parts or not self._transport.can_write_eof():
             return None
         self._shut = True
-        self._abort_soon()
         return True
 
     def _refill_soon(self) -> None:
@@ -280,6 +291,10 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def _end_writing(self) -> None:
         transport = self._transport
+        if self._has_ended:
+            # Not at once: asyncio reports the loss of a transport that is closed within `resume_writing` twice.
+            self._loop.call_soon(transport.close)
+            return
         if not transport.can_write_eof():
             transport.close()
             return

@@ -423,13 +423,14 @@ def test_a_defect_closes_its_own_conversation_and_logs_where_it_is(caplog: pytes
     assert bodies(other) == [b"x"]
 
 
-def test_a_subscriber_whose_line_breaks_does_not_hurt_the_publisher() -> None:
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_subscriber_whose_line_breaks_does_not_hurt_the_publisher(for_good: bool) -> None:
     scene = Scene()
     broken, good, writer = scene.client(), scene.client(), scene.client()
     for reader in (broken, good):
         reader.subscribe("s", "a")
 
-    broken.line.defect = RuntimeError("a defect")
+    broken.line.defect, broken.line.is_broken = RuntimeError("a defect"), for_good
     writer.send("a", b"x", receipt="r")
     assert [frame.command for frame in writer.heard()] == ["RECEIPT"]
     assert bodies(good) == [b"x"]

@@ -258,9 +258,13 @@ class StompConversation:
             self._leave(reason)
 
     def broke(self, error: Exception) -> None:
-        """End this conversation, and no other, because of a defect of the broker: tell the client."""
+        """End this conversation, and no other, because of a defect of the broker: tell the client, if that works."""
         log.error("internal error", extra=self._who(), exc_info=error)
-        self._fail("internal error: the broker failed at what this client asked; its log says where")
+        try:
+            self._fail("internal error: the broker failed at what this client asked; its log says where")
+        except Exception:
+            self._leave("internal error")
+            self._transport.close()
 
     def tick(self, now: int) -> None:
         """Send a heart-beat if one is due; close if the client is silent or never sent CONNECT."""
