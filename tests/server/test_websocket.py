@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -314,6 +315,39 @@ def test_the_last_ping_of_a_read_is_answered(tmp_path: Path, monkeypatch: pytest
 
     run(talk)
     assert written == [b"\x8a\x04last"]
+
+
+def test_the_last_ping_to_a_full_socket_is_answered_when_it_takes_more(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            publisher = await Client.connect(broker.port)
+            # A client that gives up when its PING is not answered in time, as many do.
+            async with connect(address(broker.websocket_port), max_size=None, max_queue=1) as socket:
+                web = Talk(socket)
+                await web.say("CONNECT", **{"accept-version": "1.2", "host": "here"})
+                assert (await web.frame()).command == "CONNECTED"
+                await web.say("SUBSCRIBE", id="w", destination="/topic/a", receipt="r")
+                assert (await web.frame()).command == "RECEIPT"
+                socket.transport.pause_reading()
+                subscriber = broker.dispatcher.core.sessions()[-1]
+                count = 0
+                while not subscriber.congested:
+                    publisher.publish("a", bytes(MESSAGE_BYTES), receipt="r")
+                    assert (await publisher.frame()).command == "RECEIPT"
+                    count += 1
+                received = broker.server_statistics().received_bytes
+                answers = [await socket.ping(text) for text in (b"first", b"last")]
+                await until(lambda: broker.server_statistics().received_bytes >= received + len(frame(PING) * 2))
+                assert subscriber.congested
+                socket.transport.resume_reading()
+                for _ in range(count):
+                    assert (await web.frame()).command == "MESSAGE"
+                for answer in answers:
+                    async with asyncio.timeout(10):
+                        await answer
+            await publisher.close()
+
+    run(talk)
 
 
 def test_frames_right_after_the_request_are_carried_out(tmp_path: Path) -> None:

@@ -32,8 +32,6 @@ __all__ = ["WebSocketConnection"]
 # the frames around it. The library would take a request of 1 MiB, and keep what is not a whole WebSocket message yet.
 MAX_STRANGER_BYTES = 32 * 1024
 
-_PONG = b"\x8a"
-
 # The library logs every connection; ours does that already, with more to say.
 _library_log = logging.getLogger("postroad.server.websocket")
 _library_log.setLevel(logging.ERROR)
@@ -61,6 +59,8 @@ class WebSocketConnection(TcpConnection):
             logger=_library_log,
         )
         self._decoder = WebSocketDecoder(profile.max_message_bytes)
+        # The last PING that came while the socket took nothing.
+        self._unanswered = b""
         self._heard = False
         self._refused = False
         self._early_bytes = 0
@@ -110,7 +110,11 @@ class WebSocketConnection(TcpConnection):
     def _take(self, data: memoryview) -> None:
         """Pass on what the frames of a read carry: many messages make one batch here too."""
         found = self._decoder.receive(data)
-        if found.ping:
+        if found.ping and self._stalled:
+            # A client that sends pings and reads nothing would make the answers pile up; RFC 6455 asks for the last
+            # only. That one is answered later: many clients take a slow connection without a PONG for a dead one.
+            self._unanswered = found.ping
+        elif found.ping:
             self._answer(found.ping)
         if len(found.payload):
             self._session.received(found.payload.data)
@@ -128,6 +132,13 @@ class WebSocketConnection(TcpConnection):
         self._protocol.receive_data(frame)
         self._protocol.events_received()
         self._flush()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unanswered and not self._stalled:
+            ping, self._unanswered = self._unanswered, b""
+            if self._protocol.state is State.OPEN:
+                self._answer(ping)
 
     @property
     def _kept_now(self) -> int:
@@ -155,9 +166,6 @@ class WebSocketConnection(TcpConnection):
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
-            if self._stalled and data[:1] == _PONG:
-                # A client that sends pings and reads nothing would make them pile up; RFC 6455 asks for the last only.
-                continue
             if data:
                 super().write(data)
             else:
