@@ -22,22 +22,45 @@ BODY = bytes(range(256)) * (16 * 1024 * 1024 // 256)
 OWN_BYTES = 4 * PIECE_BYTES
 
 
-def test_pieces_come_in_order_and_a_shared_buffer_counts_until_the_last_holder_lets_go() -> None:
+def test_pieces_come_in_order_and_a_shared_buffer_counts_until_the_socket_of_the_last_holder_has_it() -> None:
     shared = SharedBytes(3 * PIECE_BYTES)
     data = memoryview(bytes(range(3)) * PIECE_BYTES)
     one, other = WriteBacklog(), WriteBacklog()
-    assert one.append(memoryview(b"head"), None) == 0
+    assert one.append(memoryview(b"head"), None) == 4
     assert one.append(data, shared) == shared.size
     assert other.append(data, shared) == 0
-    assert (one.parts, one.bytes, one.shares, other.shares) == (2, 4, shared.size // 2, shared.size // 2)
+    assert (one.parts, one.share, other.share) == (2, 4 + shared.size // 2, shared.size // 2)
     taken = [one.take() for _ in range(4)]
-    assert [len(piece) for piece, _ in taken] == [4, PIECE_BYTES, PIECE_BYTES, PIECE_BYTES]
-    assert b"".join(piece for piece, _ in taken) == b"head" + data
-    assert [freed for _, freed in taken] == [0, 0, 0, 0]
-    assert (one.parts, one.bytes, other.shares) == (0, 0, shared.size)
+    assert [len(piece) for piece in taken] == [4, PIECE_BYTES, PIECE_BYTES, PIECE_BYTES]
+    assert b"".join(taken) == b"head" + data
+    # The transport may hold a view of the last byte, and so all of it.
+    assert one.let_go(unsent=len(data)) == 4
+    assert one.let_go(unsent=1) == 0
+    assert (one.parts, one.share, other.share) == (0, shared.size // 2, shared.size // 2)
+    assert one.let_go(unsent=0) == 0
+    assert (one.is_lent, one.share, other.share) == (False, 0, shared.size)
     other.take()
     assert other.clear() == shared.size
-    assert (other.parts, other.shares) == (0, 0)
+    assert (other.parts, other.share) == (0, 0)
+
+
+def test_what_is_written_behind_a_buffer_does_not_keep_it() -> None:
+    backlog = WriteBacklog()
+    assert backlog.append(memoryview(bytes(PIECE_BYTES)), None) == PIECE_BYTES
+    backlog.take()
+    backlog.given += 100
+    assert backlog.let_go(unsent=101) == 0
+    assert backlog.let_go(unsent=100) == PIECE_BYTES
+
+
+def test_own_bytes_count_as_a_whole_until_the_last_of_them_is_sent() -> None:
+    backlog = WriteBacklog()
+    assert backlog.append(memoryview(bytes(2 * PIECE_BYTES)), None) == 2 * PIECE_BYTES
+    backlog.take()
+    assert backlog.let_go(unsent=0) == 0
+    assert backlog.share == 2 * PIECE_BYTES
+    backlog.take()
+    assert backlog.let_go(unsent=0) == 2 * PIECE_BYTES
 
 
 async def large_message(broker: Service, count: int, **subscribe: str) -> list[Client]:

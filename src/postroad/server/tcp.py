@@ -130,9 +130,10 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _count_unsent(self) -> None:
         if self._transport.is_closing():
             return
-        unsent = self._transport.get_write_buffer_size() + self._backlog.bytes
-        if unsent != self._unsent:
-            change, self._unsent = unsent - self._unsent, unsent
+        unsent = self._transport.get_write_buffer_size()
+        change = unsent - self._unsent - self._backlog.let_go(unsent)
+        self._unsent = unsent
+        if change:
             self._clients.holds(change)
 
     def pause_writing(self) -> None:
@@ -150,10 +151,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         """Give the transport what waits, as long as it takes it."""
         transport = self._transport
         while self._backlog.parts and not self._stalled and not transport.is_closing():
-            piece, freed = self._backlog.take()
-            transport.write(piece)
-            if freed:
-                self._clients.holds(-freed)
+            transport.write(self._backlog.take())
         self._count_unsent()
         if self._shut and not self._backlog.parts and not transport.is_closing():
             self._end_writing()
@@ -233,12 +231,16 @@ class TcpConnection(asyncio.BufferedProtocol):
         if transport.is_closing():
             return
         self._clients.sent_bytes += len(data)
-        if self._backlog.parts or len(data) > PIECE_BYTES:
+        if self._backlog.parts or shared is not None or len(data) > PIECE_BYTES:
             if more := self._backlog.append(memoryview(data), shared):
                 self._clients.holds(more)
             self._pump()
             return
         transport.write(data)
+        self._backlog.given += len(data)
+        if self._backlog.is_lent:
+            self._count_unsent()
+            return
         # As in `_count_unsent`: with small writes, each call is noticeable.
         unsent = transport.get_write_buffer_size()
         if unsent != self._unsent:
@@ -331,7 +333,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         """Bytes held for this connection now."""
         self._count_kept()
         self._count_unsent()
-        return self._kept + self._unsent + self._backlog.shares + self._session.waiting_bytes
+        return self._kept + self._unsent + self._backlog.share + self._session.waiting_bytes
 
 
 def _has_hung_up(transport: asyncio.Transport) -> bool:
