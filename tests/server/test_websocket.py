@@ -350,6 +350,31 @@ def test_the_last_ping_to_a_full_socket_is_answered_when_it_takes_more(tmp_path:
     run(talk)
 
 
+def test_nothing_counts_as_delivered_to_a_client_that_has_sent_close(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with service(tmp_path, websocket_port=0) as broker:
+            publisher = await Client.connect(broker.port)
+            async with connect(address(broker.websocket_port)) as socket:
+                web = Talk(socket)
+                await web.say("CONNECT", **{"accept-version": "1.2", "host": "here"})
+                assert (await web.frame()).command == "CONNECTED"
+                await web.say("SUBSCRIBE", id="w", destination="/topic/a", receipt="r")
+                assert (await web.frame()).command == "RECEIPT"
+                # The client neither reads the answer nor closes its side.
+                socket.transport.pause_reading()
+                received = broker.server_statistics().received_bytes
+                socket.transport.write(frame(CLOSE, b"\x03\xe8"))
+                await until(lambda: broker.server_statistics().received_bytes > received)
+                publisher.publish("a", b"x", receipt="r")
+                assert (await publisher.frame()).command == "RECEIPT"
+                assert broker.statistics().delivered == 0
+                assert broker.statistics().sessions_now == 1
+                socket.transport.resume_reading()
+            await publisher.close()
+
+    run(talk)
+
+
 def test_frames_right_after_the_request_are_carried_out(tmp_path: Path) -> None:
     async def talk() -> None:
         async with service(tmp_path, websocket_port=0) as broker:

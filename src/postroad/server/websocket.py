@@ -169,6 +169,8 @@ class WebSocketConnection(TcpConnection):
             if data:
                 super().write(data)
             else:
+                # At once: the client may take seconds to close its side, and gets nothing that comes until then.
+                self._session.lost("the WebSocket was closed")
                 super().close()
 
     @property
