@@ -108,6 +108,21 @@ def test_turns_follow_each_other_at_once_while_too_much_waits_and_memory_is_coun
     assert core.statistics().delivered == 72
 
 
+def test_a_defect_in_what_one_session_waited_for_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    core = Broker(1, PublisherNumbers(lambda: 1), in_turns=True)
+    dispatcher = Dispatcher(core)
+    done: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    dispatcher.after_turns(core.attached("a"), fail)
+    dispatcher.after_turns(core.attached("b"), lambda: done.append("b"))
+    dispatcher.finish()
+    assert done == ["b"]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["a defect"]
+
+
 class Rendering:
     """What a renderer has prepared of a batch."""
 

@@ -211,8 +211,12 @@ class Dispatcher:
         for session, action in waiting:
             if session.unfinished:
                 self._unfinished.append((session, action))
-            else:
+                continue
+            try:
                 action()
+            except Exception as error:
+                # A defect in what one session waited for must not keep others waiting for ever.
+                log.error("internal error", exc_info=error)
 
     def _write(self, deliveries: list[Delivery]) -> None:
         # A loop, because `any` would make a generator for each read.
