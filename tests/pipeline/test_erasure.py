@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from postroad.pipeline import PipelineError, run_job
-from postroad.pipeline.erasure import ERASED, Erasure
+from postroad.pipeline.erasure import ERASED, Erased, Erasure, without
 from postroad.pipeline.jobs import compact
 from postroad.pipeline.jobs.compact import CompactOptions
+from postroad.tracking import LEFT_OUT
 from postroad.trail import sweep, unpack
 from postroad.trail.shipper import Shipper
 from tests.cli.programs import here
@@ -35,6 +37,13 @@ def erase(spark: SparkSession, trail: Path, who: Erasure | str) -> tuple[JobRepo
 def words(trail: Path, broker: int, table: str, column: str) -> list[Any]:
     found: list[Any] = rows_of(trail, table, broker).column(column).to_pylist()
     return found
+
+
+def test_erased_principal_leaves_it_on_record_that_aliases_were_left_out() -> None:
+    ids = {"origin": [1] * 3, "time": [NOON] * 3, "publisher": [7, 7, 8], "counter": [1, 2, 3]}
+    rows = pa.table({"alias": ["ann-1", LEFT_OUT, "bob-1"], **ids})
+    left = without("aliases", 1, rows, Erased(frozenset(), publishers=frozenset({(1, 7)})))
+    assert left.column("alias").to_pylist() == [LEFT_OUT, "bob-1"]
 
 
 def test_erased_principal_is_nowhere_by_name_number_or_alias(spark: SparkSession, tmp_path: Path) -> None:

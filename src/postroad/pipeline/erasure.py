@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroad.tracking import HistoryKind, Lists
+from postroad.tracking import LEFT_OUT, HistoryKind, Lists
 from postroad.trail import pack_lists, unpack_lists
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def without(table: str, broker: int, rows: Any, what: Erased) -> Any:
         origin, publisher = (rows.column(name).to_numpy() for name in ("origin", "publisher"))
         for whose, number in what.publishers:
             ours |= (origin == whose) & (publisher == number)
+        # That some were left out is no alias of theirs: without it, others would be said never to have been there.
+        ours &= pc.not_equal(rows.column("alias"), LEFT_OUT).to_numpy()
         return rows.filter(pa.array(~ours))
     return rows
 
