@@ -22,11 +22,12 @@ from postroad.topology import Plan, Settings
 from truth.wires import Wire
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from postroad.topology import Delivery, Graph, Hierarchy, StrategyName
 
-__all__ = ["Fleet", "Nursery"]
+__all__ = ["Fleet", "Forked", "Nursery"]
 
 # A quick network, but not so quick that a busy machine looks like a dead one.
 HEARTBEAT = Settings(heartbeat_ms=300, missed_heartbeats=4)
@@ -41,14 +42,48 @@ TWIN_SECONDS = 3.0
 LIMITS = Limits(queue_messages=200)
 
 
+class Forked:
+    """A process that the nursery made. Its number alone names none: the system gives it to others later.
+
+    Attributes:
+        pid: its number.
+        code: how it ended; None while it runs.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.code: int | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self.code is None
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it is there to get it."""
+        if self.runs:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
 class Nursery:
-    """The program that forks brokers, from here."""
+    """The program that forks brokers, from here.
+
+    Attributes:
+        started: processes that nobody has taken yet.
+    """
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._listener: asyncio.Task[None] | None = None
-        self._started: asyncio.Queue[int] = asyncio.Queue()
-        self.ended: dict[int, int] = {}
+        self.started: asyncio.Queue[Forked] = asyncio.Queue()
+        self._running: dict[int, Forked] = {}
+        self._is_clear = asyncio.Event()
+
+    @property
+    def running(self) -> list[int]:
+        """The numbers of all processes that it has made and that have not ended."""
+        return list(self._running)
 
     async def start(self) -> None:
         """Load everything that a broker needs."""
@@ -63,26 +98,46 @@ class Nursery:
         )
         self._listener = asyncio.create_task(self._listen())
         async with asyncio.timeout(10 * START_SECONDS):
-            await self._started.get()
+            await self.started.get()
 
     async def _listen(self) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
-            event = json.loads(line)
-            if "ended" in event:
-                self.ended[event["ended"]] = event["code"]
-            else:
-                self._started.put_nowait(event.get("started", 0))
+            self.heard(json.loads(line))
 
-    async def fork(self, settings: Path, clock: Path) -> int:
-        """Start a broker; the number of its process."""
+    def heard(self, event: dict[str, int]) -> None:
+        """Take what the program tells."""
+        if "ended" in event:
+            self._running.pop(event["ended"]).code = event["code"]
+        elif "cleared" in event:
+            self._is_clear.set()
+        else:
+            forked = Forked(event.get("started", 0))
+            if forked.pid:
+                self._running[forked.pid] = forked
+            self.started.put_nowait(forked)
+
+    async def fork(self, settings: Path, clock: Path) -> Forked:
+        """Start a broker."""
+        await self._order({"settings": str(settings), "clock": str(clock)})
+        async with asyncio.timeout(START_SECONDS):
+            return await self.started.get()
+
+    async def clear(self) -> None:
+        """End all brokers, also those that nobody waits for any more."""
+        self._is_clear.clear()
+        await self._order({"clear": True})
+        async with asyncio.timeout(START_SECONDS):
+            await self._is_clear.wait()
+        while not self.started.empty():
+            self.started.get_nowait()
+
+    async def _order(self, order: dict[str, Any]) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"settings": str(settings), "clock": str(clock)}).encode() + b"\n")
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
         await self._process.stdin.drain()
-        async with asyncio.timeout(START_SECONDS):
-            return await self._started.get()
 
     async def stop(self) -> None:
         """End the program, and all brokers with it."""
@@ -124,9 +179,9 @@ class Fleet:
         self._ports = {one.number: one.port for one in placed}
         self.wires: dict[tuple[int, int], Wire] = {}
         self.tracking: dict[int, TrackingConfig] = {}
-        self._pids: dict[int, int] = {}
+        self._forked: dict[int, Forked] = {}
         self._frozen: set[int] = set()
-        self._twins: list[int] = []
+        self._twins: list[Forked] = []
 
     @property
     def brokers(self) -> list[int]:
@@ -136,7 +191,7 @@ class Fleet:
     @property
     def running(self) -> list[int]:
         """The brokers whose processes exist."""
-        return [broker for broker, pid in self._pids.items() if pid not in self._nursery.ended]
+        return [broker for broker, forked in self._forked.items() if forked.runs]
 
     @property
     def answering(self) -> list[int]:
@@ -162,12 +217,22 @@ class Fleet:
         with self._clock(broker).open("r+b") as file:
             file.write(offset.to_bytes(8, "little", signed=True))
 
+    async def start_all(self, brokers: Collection[int]) -> None:
+        """Start some brokers at once; where one does not start, nobody waits for the others any longer."""
+        starts = [asyncio.create_task(self.start(broker)) for broker in brokers]
+        try:
+            await asyncio.gather(*starts)
+        finally:
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+
     async def start(self, broker: int) -> None:
         """Start a broker, and wait until clients can connect."""
         settings = self._write_settings(broker)
         if not self._clock(broker).exists():
             self._clock(broker).write_bytes(bytes(8))
-        self._pids[broker] = await self._nursery.fork(settings, self._clock(broker))
+        self._forked[broker] = await self._nursery.fork(settings, self._clock(broker))
         async with asyncio.timeout(START_SECONDS):
             while True:
                 if broker not in self.running:
@@ -191,21 +256,19 @@ class Fleet:
         assert config.network is not None
         network = msgspec.structs.replace(config.network, port=free_ports(1, set())[0], neighbours=[])
         write_config(twin, msgspec.structs.replace(config, port=0, admin_port=None, network=network))
-        process = await self._nursery.fork(twin, self._clock(broker))
-        self._twins.append(process)
+        forked = await self._nursery.fork(twin, self._clock(broker))
+        self._twins.append(forked)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TWIN_SECONDS):
-                while process not in self._nursery.ended:  # noqa: ASYNC110  # the process is not a child of this one
+                while forked.runs:  # noqa: ASYNC110  # the process is not a child of this one
                     await asyncio.sleep(LOOK_SECONDS)
-        refused = self._nursery.ended.get(process, 0) != 0
+        refused = bool(forked.code)
         self._kill_twins()
         return refused
 
     def _kill_twins(self) -> None:
         for twin in self._twins:
-            if twin not in self._nursery.ended:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(twin, signal.SIGKILL)
+            twin.signal(signal.SIGKILL)
 
     def _write_settings(self, broker: int) -> Path:
         config = broker_config(self.plan, broker, self._folder / str(broker), admin_port=self._admin[broker])
@@ -254,8 +317,7 @@ class Fleet:
     def signal(self, broker: int, number: int) -> None:
         """Send a signal, if there is a process to get it."""
         if broker in self.running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pids[broker], number)
+            self._forked[broker].signal(number)
 
     def freeze(self, broker: int) -> None:
         """The process is there, and does nothing."""
@@ -273,7 +335,7 @@ class Fleet:
             limit = resource.RLIM_INFINITY if size is None else size
             hard = resource.RLIM_INFINITY
             with contextlib.suppress(ProcessLookupError):
-                resource.prlimit(self._pids[broker], resource.RLIMIT_FSIZE, (limit, hard))
+                resource.prlimit(self._forked[broker].pid, resource.RLIMIT_FSIZE, (limit, hard))
 
     async def kill(self, broker: int) -> None:
         """As `kill -9` does."""
@@ -297,8 +359,7 @@ class Fleet:
 
     async def stop(self) -> None:
         """Nothing of the network is left."""
-        self._kill_twins()
-        await asyncio.gather(*(self.kill(broker) for broker in self.running))
+        await self._nursery.clear()
         for wire in self.wires.values():
             await wire.stop()
 

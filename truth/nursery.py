@@ -1,7 +1,8 @@
 """A program that forks brokers, so that each starts in moments: kernels are loaded once, before the first.
 
 Each line on its input is JSON: {"settings": the file, "clock": a file of 8 bytes}. It prints {"started": pid}, and
-{"ended": pid, "code": code} when that process has gone. At the end of its input it kills what still runs, so that
+{"ended": pid, "code": code} when that process has gone. The line {"clear": true} kills all that run, which is told for
+each of them, and then {"cleared": 0}. At the end of its input it kills what still runs, so that
 nothing stays behind even if whoever started it was killed.
 
 The clock file holds how many milliseconds the broker's wall clock is off, signed, little-endian; it may change while
@@ -66,14 +67,22 @@ def say(**event: int) -> None:
     sys.stdout.flush()
 
 
-def bury(children: set[int]) -> None:
-    """Tell of the children that have ended."""
+def bury(children: set[int], *, all_of_them: bool = False) -> None:
+    """Tell of the children that have ended; with `all_of_them`, wait for it."""
     while children:
-        pid, status = os.waitpid(-1, os.WNOHANG)
+        pid, status = os.waitpid(-1, 0 if all_of_them else os.WNOHANG)
         if not pid:
             return
         children.discard(pid)
         say(ended=pid, code=os.waitstatus_to_exitcode(status))
+
+
+def kill(children: set[int]) -> None:
+    """Kill all that run."""
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    bury(children, all_of_them=True)
 
 
 def fork(order: dict[str, Any]) -> int:
@@ -105,14 +114,18 @@ def main() -> None:
                 break
             *lines, waiting = (waiting + data).split(b"\n")
             for line in lines:
-                child = fork(json.loads(line))
+                order = json.loads(line)
+                if "clear" in order:
+                    kill(children)
+                    say(cleared=0)
+                    continue
+                child = fork(order)
                 children.add(child)
                 say(started=child)
         bury(children)
-    for child in children:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+    # Nobody may be left to be told.
+    with contextlib.suppress(BrokenPipeError):
+        kill(children)
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ class Stage:
         await fleet.lay_wires()
         for broker in fleet.brokers:
             self._set_tracking(broker)
-        await asyncio.gather(*(fleet.start(broker) for broker in fleet.brokers))
+        await fleet.start_all(fleet.brokers)
         await fleet.linked()
         await self._traffic.subscribe()
         await asyncio.sleep(1.0)
@@ -297,7 +297,7 @@ class Stage:
         running = self._fleet.running
         await asyncio.gather(*(self._fleet.end(broker) for broker in running))
         self._move("move")
-        await asyncio.gather(*(self._fleet.start(broker) for broker in running))
+        await self._fleet.start_all(running)
 
     async def _repair(self) -> None:
         """All brokers run, all links are whole, all disks have room."""

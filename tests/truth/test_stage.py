@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from truth.classifier import Class
-from truth.fleet import Nursery
+from truth.fleet import Forked, Nursery
 from truth.scenarios import KINDS, Operation, Scenario, draw_scenario
 from truth.specimens import specimen_of_trail
 from truth.stage import play
@@ -61,6 +61,39 @@ def test_harmed_network_tells_no_lie_and_a_planted_one_is_seen(tmp_path: Path) -
     specimen = specimen_of_trail(result.trails[0], tmp_path / "copy", got, result.roster, filters=False)
     planted = [judgement.kind for one, judgement in specimen.ask(got) if got[one].entered]
     assert Class.WRONG in planted
+
+
+def test_network_that_does_not_start_leaves_no_broker_behind(tmp_path: Path) -> None:
+    """The next scenario has the same folder."""
+    spoilt = msgspec.structs.replace(SHORT, recorders={"1": "no recorder"})
+
+    async def run() -> tuple[str, list[int]]:
+        nursery = Nursery()
+        await nursery.start()
+        try:
+            result = await play(spoilt, nursery, tmp_path / "network", lambda text: None)
+            return result.trouble, nursery.running
+        finally:
+            await nursery.stop()
+
+    trouble, left = asyncio.run(run())
+    assert trouble.startswith("RuntimeError: broker 1 did not start: ")
+    assert left == []
+
+
+def test_broker_whose_process_has_the_number_of_one_that_ended_runs() -> None:
+    nursery = Nursery()
+
+    def forked() -> Forked:
+        nursery.heard({"started": 7})
+        return nursery.started.get_nowait()
+
+    first = forked()
+    nursery.heard({"ended": 7, "code": -9})
+    second = forked()
+    assert (first.code, first.runs) == (-9, False)
+    assert second.runs
+    assert nursery.running == [7]
 
 
 def is_bad(kind: Class) -> bool:
