@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from postroad.broker import AckMode, ConsumerTerms, Outbox, QueueSettings
-from postroad.broker.redeliveries import LATE_MS
 from postroad.messages import Batch, Draft, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import SimulatedDisk, carry_out
 from postroad.tracking import Journey, Verdict
+from postroad.tracking.reasons import LATE_MS
 from tests.broker.queue_records import Recorders, traced
 from tests.broker.stored_core import NumberBlocks, stored_core
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from postroad.store import MAX_TRIES, RowSet, runs_of
-from postroad.tracking.reasons import Detour
+from postroad.tracking.reasons import LATE_MS, Detour
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,13 +22,10 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.store import Cursor, Log
 
-__all__ = ["LATE_MS", "QueueSettings", "Redeliveries", "record_stored_delivery"]
+__all__ = ["QueueSettings", "Redeliveries", "record_stored_delivery"]
 
 # Times are rounded up to this, so that rows that return one by one wait together.
 QUANTUM_MS = 100
-# A message that waited in the store for longer was delivered late, which is recorded. Others, which are the rule, cost
-# no row of the record.
-LATE_MS = 60_000
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "FORMER", "WAITS_LONG", "Detour", "Loss", "came_back", "is_back", "is_held"]
+__all__ = ["DETOURS", "FORMER", "LATE_MS", "WAITS_LONG", "Detour", "Loss", "came_back", "is_back", "is_held"]
 
 
 class Detour(StrEnum):
@@ -82,6 +82,9 @@ class Loss(StrEnum):
 
 # Texts in trails that were written between 0.2.0 and 0.3.0, and what stands for them today.
 FORMER: dict[str, Detour] = {"handed out again": Detour.DELIVERED_AGAIN, "handed out late": Detour.DELIVERED_LATE}
+# A message that waited in the store for longer was delivered late, which is recorded. Others, which are the rule, cost
+# no row of the record.
+LATE_MS = 60_000
 # To look up texts of the record.
 DETOURS: frozenset[str] = frozenset({*Detour, *FORMER})
 # Waits without a bound, as long as they last: a message may be relayed hours after its id's time.
