@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroad.broker import AckMode, ConsumerTerms, Outbox, QueueSettings
+from postroad.broker import AckMode, ConsumerTerms, Outbox, QueueSettings, given_up, stored_queues
 from postroad.messages import Batch, Draft, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import SimulatedDisk, carry_out
@@ -19,14 +19,15 @@ HOURS = 3_600_000
 class TracedStore:
     """One broker with a record and a store, in one life after the other; its client comes and goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, dead_letter: str = "DLQ.") -> None:
         self.recorders, self.numbers, self.disk = Recorders(), NumberBlocks(), SimulatedDisk()
+        self.settings = QueueSettings(redelivery_ms=100, dead_letter=dead_letter)
         self.now = 1_000_000
         self.start()
 
     def start(self) -> None:
         self.core, self.log = stored_core(
-            self.disk, self.numbers, self.now, recorder=self.recorders(1), queues=QueueSettings(redelivery_ms=100)
+            self.disk, self.numbers, self.now, recorder=self.recorders(1), queues=self.settings
         )
         self.session = self.core.attached("ann")
 
@@ -70,9 +71,19 @@ class TracedStore:
         self.core.detached(self.session, self.now)
         self.turn()
 
-    def acknowledge(self) -> None:
-        self.core.acknowledge(self.session, "k", self.message.head, self.message.tail, True, self.now)
-        self.turn()
+    def acknowledge(self, positive: bool = True, requeues: bool = True, turns: int = 1) -> None:
+        head, tail = self.message.head, self.message.tail
+        self.core.acknowledge(self.session, "k", head, tail, positive, self.now, requeues)
+        for _ in range(turns):
+            self.turn()
+
+    def purge(self) -> None:
+        """An operator purges the subscription; nothing of that is written yet."""
+        assert self.core.durables is not None
+        subscription = self.core.durables.find("c", "n")
+        assert subscription is not None
+        self.core.durables.purge(subscription, "purged by carla")
+        self.core.stored(self.now)
 
     @property
     def trace(self) -> Journey:
@@ -138,3 +149,64 @@ def test_message_that_goes_out_in_time_costs_no_row_of_the_record() -> None:
     scene.now += LATE_MS - 1
     assert scene.come() == 1
     assert scene.told == []
+
+
+def test_message_that_a_crash_brought_back_after_a_purge_is_not_told_to_be_purged() -> None:
+    scene = TracedStore()
+    scene.come()
+    scene.leave()
+    scene.publish("t")
+    scene.purge()
+    scene.kill()
+    assert (scene.verdict(), scene.told) == (Verdict.WAITING, [])
+    assert scene.come() == 1
+    assert scene.verdict() is Verdict.DELIVERED
+    scene.acknowledge()
+    assert (scene.verdict(), scene.trace.certainty) == (Verdict.ACKNOWLEDGED, 1.0)
+
+
+def test_message_is_told_to_be_purged_once_no_crash_can_bring_it_back() -> None:
+    scene = TracedStore()
+    scene.come()
+    scene.leave()
+    scene.publish("t")
+    scene.purge()
+    scene.turn()
+    assert (scene.verdict(), scene.told) == (Verdict.SHED, [("purged by carla", scene.now)])
+    scene.kill()
+    assert scene.come() == 0
+
+
+@pytest.mark.parametrize("dead_letter", ["DLQ.", ""])
+def test_message_that_a_crash_took_out_of_the_dead_letter_queue_is_not_told_to_be_there(dead_letter: str) -> None:
+    scene = TracedStore(dead_letter)
+    scene.come(queued=True)
+    scene.publish("q", queued=True)
+    scene.turn()
+    scene.acknowledge(positive=False, requeues=False, turns=0)
+    scene.kill()
+    scene.now += 1_000
+    assert scene.told == []
+    assert scene.come(queued=True) == 1
+    scene.acknowledge()
+    assert (scene.verdict(), scene.told) == (Verdict.ACKNOWLEDGED, [])
+
+
+def test_no_more_is_given_up_than_can_be_recorded_when_the_disk_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given_up, "MAX_UNRECORDED_ROWS", 10)
+    monkeypatch.setattr(stored_queues, "DISCARDED_PER_TURN", 5)
+    scene = TracedStore()
+    scene.come()
+    scene.leave()
+    for _ in range(30):
+        scene.publish("t")
+    scene.purge()
+    store = scene.core.store
+    assert store is not None
+    for _ in range(30):
+        scene.core.stored(scene.now)
+        assert store.given_up.rows <= 10
+    assert store.discards == 1
+    for _ in range(30):
+        scene.turn()
+    assert (store.discards, store.given_up.rows, scene.come()) == (0, 0, 0)

@@ -18,10 +18,13 @@ from postroad.tracking.reasons import Detour
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from postroad.broker.core import Broker
     from postroad.broker.deliveries import Deliveries
     from postroad.broker.named_queues import NamedQueue
     from postroad.broker.redeliveries import Redeliveries
+    from postroad.messages import Batch
     from postroad.store import Cursor
 
 __all__ = ["QueueReturns", "given_up_because"]
@@ -129,11 +132,15 @@ class QueueReturns:
         places = np.array(list(rows.values()), np.int64)
         ids_only = ids_alone(words_of(rows))
         every = np.arange(len(places))
-        recorder = self._core.recorder
+        recorder, given_up = self._core.recorder, self._stored.given_up
         self.dead_lettered += len(places)
+
+        def dropped(batch: Batch, rows: NDArray[np.int64], at: int) -> None:
+            recorder.shed(batch, rows, cursor.number, f"given up: {reason}", at)
+
         if not self._settings.dead_letter:
-            recorder.shed(ids_only, every, cursor.number, f"given up: {reason}", now)
             self._log.settle(cursor, places)
+            given_up.note(cursor, ids_only, every, dropped, now)
             return
         try:
             target = self._make(self._settings.dead_letter + name, now)
@@ -143,9 +150,13 @@ class QueueReturns:
             self._redeliveries.again(cursor, places, now)
             return
         self.undeliverable = ""
-        recorder.shed(ids_only, every, cursor.number, f"dead-lettered to {target.name}: {reason}", now)
-        recorder.queued(ids_only, every, target.cursor.number, now)
         self._log.transfer(cursor, places, target.cursor, note)
+
+        def moved(batch: Batch, rows: NDArray[np.int64], at: int) -> None:
+            recorder.shed(batch, rows, cursor.number, f"dead-lettered to {target.name}: {reason}", at)
+            recorder.queued(batch, rows, target.cursor.number, at)
+
+        given_up.note(cursor, ids_only, every, moved, now)
         target.holder.waiting.stored = self._log.unread(target.cursor)
         target.consumers.came_back(places)
         target.idle = False

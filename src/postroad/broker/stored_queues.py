@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from postroad.broker.given_up import GivenUp
 from postroad.broker.marks import told_again
 from postroad.broker.store_backlog import StoreBacklog
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
@@ -125,6 +126,7 @@ class StoredQueues:
         repeated: how many such rows were sent again, and left out.
         lack: why rows of the last batch that a crash must not lose were not stored; empty if they were.
         backlog: what arrived over links and waits until the store has room.
+        given_up: rows that were given up and are not on record yet.
         storing: rows of the current batch that are to be stored.
         on_follow: called when rows were delivered to a subscription whose history is being read.
     """
@@ -135,6 +137,7 @@ class StoredQueues:
         self.blocked: dict[int, Subscription] = {}
         self.full: dict[int, Subscription] = {}
         self.backlog = StoreBacklog()
+        self.given_up = GivenUp(log)
         self.storing: list[tuple[Subscription, NDArray[np.int64]]] = []
         self._consigned: deque[tuple[int, Consignment]] = deque()
         self._discards: deque[Discard] = deque()
@@ -389,6 +392,7 @@ class StoredQueues:
 
     def proceed(self, now: int) -> None:
         """Release what came over links, and discard rows: something was written or read."""
+        self.given_up.proceed(now)
         if self.backlog:
             self._store_backlog(now)
         safe = self.log.safe
@@ -399,6 +403,9 @@ class StoredQueues:
 
     def _proceed_discards(self, now: int) -> None:
         """Give up as many rows as one turn takes; the cursors that it does not reach are first in the next one."""
+        if self.given_up.is_crowded:
+            # The disk is behind: the next commit continues this.
+            return
         room, left = DISCARDED_PER_TURN, []
         while self._discards and room > 0:
             discard = self._discards.popleft()
@@ -432,11 +439,8 @@ class StoredQueues:
         while discard.left > 0 and room > 0:
             taken = self._take_discarded(discard, min(discard.left, room))
             for each in taken:
-                if discard.home:
-                    self._recorder.dropped(each.batch, each.rows, discard.home, discard.reason, now)
-                else:
-                    self._recorder.shed(each.batch, each.rows, discard.subscription, discard.reason, now)
                 self.log.settle(discard.cursor, each.places)
+                self._note_given_up(discard, each, now)
                 discard.left -= len(each.places)
                 room -= len(each.places)
                 self.shed += len(each.places)
@@ -448,6 +452,15 @@ class StoredQueues:
         if discard.owner is not None and discard.owner.replays and self.on_follow is not None:
             self.on_follow(discard.owner)
         return before - discard.left
+
+    def _note_given_up(self, discard: Discard, taken: Taken, now: int) -> None:
+        def tell(batch: Batch, rows: NDArray[np.int64], at: int) -> None:
+            if discard.home:
+                self._recorder.dropped(batch, rows, discard.home, discard.reason, at)
+            else:
+                self._recorder.shed(batch, rows, discard.subscription, discard.reason, at)
+
+        self.given_up.note(discard.cursor, taken.batch, taken.rows, tell, now)
 
     def _is_over(self, discard: Discard) -> bool:
         """Return whether nothing of it is left; then its cursor ends, if it is to."""

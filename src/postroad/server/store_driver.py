@@ -154,6 +154,9 @@ class StoreDriver:
             await asyncio.sleep(0)
         while not store.trouble and await self._commit_once(store):
             pass
+        if self._core.store is not None:
+            # Nothing else is to happen here: the record ends next.
+            self._core.store.given_up.proceed(self._clock())
         self._answer()
 
     async def _commit_once(self, store: Log) -> bool:
