@@ -130,6 +130,19 @@ class QueueNetwork:
         self.disks[number] = gone.disk.crash(self.random, power=power)
         self.clients = {key: each for key, each in self.clients.items() if each.broker != number}
 
+    def stop(self, number: int) -> None:
+        """A broker stops on purpose: its clients leave, and it writes all there is."""
+        for client in [each for each in self.clients.values() if each.broker == number]:
+            self.leave(client)
+        gone = self.brokers.pop(number)
+        gone.peers.stop(self.now)
+        while (commit := gone.log.take_commit(self.now)) is not None:
+            carry_out(commit, gone.disk)
+            gone.log.committed(commit)
+        assert gone.core.store is not None
+        gone.core.store.given_up.proceed(self.now)
+        self.disks[number] = gone.disk
+
     # --- clients -----------------------------------------------------------------------------------------------------
 
     def send(self, number: int, count: int = 1, size: int = 0) -> Outbox:

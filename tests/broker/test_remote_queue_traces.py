@@ -17,14 +17,14 @@ SETTINGS = QueueSettings(max_deliveries=3, redelivery_ms=5_000, max_redelivery_m
 
 
 class TracedNetwork(QueueNetwork):
-    """A home, 1, and a broker where a message is sent and consumed, 2."""
+    """A home, 1, and others where messages are sent and consumed."""
 
     def __init__(self) -> None:
         self.recorders = Recorders()
-        super().__init__(count=2, settings=SETTINGS, recorder=self.recorders)
+        super().__init__(count=3, settings=SETTINGS, recorder=self.recorders)
 
-    def trace(self) -> Journey:
-        return traced(self.recorders, MessageId.of(*self.ids[1]), self.now)
+    def trace(self, body: int = 1) -> Journey:
+        return traced(self.recorders, MessageId.of(*self.ids[body]), self.now)
 
 
 def reasons(journey: Journey, broker: int) -> list[str]:
@@ -91,3 +91,63 @@ def test_message_that_was_refused_and_then_acknowledged_does_not_wait() -> None:
     network.settle(1)
     journey = network.trace()
     assert (journey.verdict, journey.certainty) == (Verdict.ACKNOWLEDGED, 1.0)
+
+
+def test_message_under_way_to_its_home_waits_where_it_is_when_that_broker_stops() -> None:
+    network = TracedNetwork()
+    network.send(2)
+    network.settle(1)
+    network.cut.add(frozenset((1, 2)))
+    network.send(2)
+    network.settle(1)
+    # It was sent, and nobody knows yet that it does not arrive.
+    assert (network.trace(2).verdict, network.trace(2).lost) == (Verdict.WAITING, ())
+    network.stop(2)
+    journey = network.trace(2)
+    assert (journey.verdict, journey.lost) == (Verdict.WAITING, ())
+    assert reasons(journey, 2) == ["held", "returned"]
+    network.cut.clear()
+    network.start(2)
+    network.settle(5)
+    journey = network.trace(2)
+    assert (journey.verdict, [stop.broker for stop in journey.stops]) == (Verdict.WAITING, [2, 1])
+    assert reasons(journey, 2)[-1] == "sent on"
+
+
+def test_message_under_way_to_a_consumer_is_in_its_queue_when_the_home_stops() -> None:
+    network = TracedNetwork()
+    network.consume(2)
+    network.consume(3)
+    network.settle(1)
+    network.cut |= {frozenset((1, 2)), frozenset((1, 3))}
+    network.send(1, 2)
+    network.settle(1)
+    network.stop(1)
+    network.wires.clear()
+    for body in (1, 2):
+        journey = network.trace(body)
+        assert (journey.verdict, journey.lost) == (Verdict.WAITING, ())
+        # One consumer did not get it, and the home did not try the other one.
+        assert reasons(journey, 1) == ["returned", "comes again"]
+    network.cut.clear()
+    network.start(1)
+    network.settle(20)
+    assert [network.trace(body).verdict for body in (1, 2)] == [Verdict.DELIVERED] * 2
+    assert network.handed == {1, 2}
+
+
+def test_message_that_its_home_refuses_again_and_again_waits_whatever_the_clock_says() -> None:
+    network = TracedNetwork()
+    network.send(2)
+    network.settle(1)
+    home = network.brokers[1].core
+    assert home.store is not None
+    home.store.put_refusal = lambda *_: "it is full"  # type: ignore[method-assign]
+    network.send(2)
+    # All in the same millisecond.
+    for _ in range(40):
+        network.commit(2)
+        network.pass_packet()
+        network.commit(1)
+    assert "returned" in reasons(network.trace(2), 2)
+    assert (network.trace(2).verdict, network.trace(2).lost) == (Verdict.WAITING, ())

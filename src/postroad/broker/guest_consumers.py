@@ -114,6 +114,11 @@ class GuestConsumers:
         if session is not None:
             outbox.add(self._core.detached(session, now))
 
+    def pause(self) -> None:
+        """Deliver nothing more to any guest."""
+        for session in self._guests.values():
+            session.congested = True
+
     def lost(self, broker: int, outbox: Outbox, now: int) -> None:
         """Remove the guests of a broker that is gone; none of them gets what the others had."""
         # What comes back from it later, perhaps from another process, counts its answers again.

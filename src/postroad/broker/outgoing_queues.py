@@ -307,7 +307,7 @@ class OutgoingQueues:
         way.rows += count
         way.again += again
         queue.unconfirmed += count
-        self._core.recorder.dropped(ids_only, every, queue.home, Detour.SENT_ON, now)
+        # On record it is kept here until its home has stored it (`stored_there`).
         self._core.recorder.relayed(ids_only, every, queue.home, now)
         rows = rows_payload(batch)
         put = Put(number, queue.attempt, queue.name, queue.principal, again, rows, span.oldest, span.newest)
@@ -380,6 +380,7 @@ class OutgoingQueues:
         if put.attempt == queue.attempt:
             # Not one from before a refusal: others of that time may still be refused.
             queue.trouble = ""
+        self._core.recorder.dropped(put.told, np.arange(count), home, Detour.SENT_ON, now)
         self._log.settle(queue.cursor, put.places)
         self._settling.append((self._log.position, home, way.session, item.number, put.again))
         for asked in queue.asked:
@@ -413,7 +414,6 @@ class OutgoingQueues:
         self._log.give_back(queue.cursor, put.places)
         queue.holder.waiting.stored = self._log.unread(queue.cursor)
         self._core.recorder.dropped(put.ids_only, every, home, Detour.RETURNED, now)
-        self._core.recorder.dropped(put.ids_only, every, home, Detour.HELD, now)
 
     def lost(self, home: int, now: int) -> None:
         """Handle the loss of the channel to a home: what it has not confirmed is in doubt."""

@@ -307,6 +307,13 @@ class Peers:
                 self._sessions.discard(session)
         return outbox
 
+    def stop(self, now: int) -> None:
+        """End all channels: what others have not confirmed stays here, and the record says so."""
+        self.guests.pause()
+        for channel in self._channels.values():
+            channel.lose()
+        self._tell(Outbox(), now)
+
     def take_packets(self, now: int) -> list[tuple[int, bytes]]:
         """Return what is to be sent: the destination broker, and the packet."""
         self.has_packets, number, time = False, self._core.number, self.time(now)

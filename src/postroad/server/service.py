@@ -386,6 +386,8 @@ class Service:
         if self._links is not None:
             await self._links.stop(self._returns)
         self.ports.close_to_links()
+        if (peers := self._dispatcher.core.peers) is not None:
+            peers.stop(wall_clock())
         if self.inquiry is not None:
             await self.inquiry.stop()
         await self._storage.stop()

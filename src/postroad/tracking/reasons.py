@@ -13,7 +13,18 @@ if TYPE_CHECKING:
 
     from postroad.tracking.findings import Drop
 
-__all__ = ["DETOURS", "FORMER", "LATE_MS", "WAITS_LONG", "Detour", "Loss", "came_back", "is_back", "is_held"]
+__all__ = [
+    "DETOURS",
+    "FORMER",
+    "LATE_MS",
+    "WAITS_LONG",
+    "Detour",
+    "Loss",
+    "came_back",
+    "is_back",
+    "is_held",
+    "is_kept_for",
+]
 
 
 class Detour(StrEnum):
@@ -24,7 +35,8 @@ class Detour(StrEnum):
     # It waits here: it is stored for another broker, which the link names; or no route leads to one of its destinations
     # now, and the link is a number below 0, which its wait alone has (0 in trails of earlier versions).
     HELD = "held"
-    # It waits here no longer: there was a way for it. What finds none is given up, which is recorded as such.
+    # It waits here no longer: the broker that it was kept for has stored it, or there was a way for it. What finds none
+    # is given up, which is recorded as such.
     SENT_ON = "sent on"
     # It was too much work for one turn of the event loop: it came, and what is done with it follows in a later turn.
     # Readers take what is on record of a message for the whole of it, unless it says that it waits.
@@ -109,6 +121,11 @@ def is_held(drops: Iterable[Drop]) -> bool:
         last[key] = max(last.get(key, -1), drop.at)
     ends: dict[str, str] = dict(_WAITS)
     return any(at > last.get((ends[reason], link), -1) for (reason, link), at in last.items() if reason in ends)
+
+
+def is_kept_for(drops: Iterable[Drop], neighbour: int) -> bool:
+    """Whether it waits for a broker which has not confirmed it, whatever was sent to that one: it is sent again."""
+    return is_held(drop for drop in drops if drop.link == neighbour and drop.reason in (Detour.HELD, Detour.SENT_ON))
 
 
 def came_back(drops: Iterable[Drop], neighbour: int) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from postroad.tracking.findings import Findings, Hit
-from postroad.tracking.reasons import DETOURS, came_back, is_held
+from postroad.tracking.reasons import DETOURS, came_back, is_held, is_kept_for
 from postroad.tracking.verdicts import OPEN, Verdict
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class _KnownWay:
             else:
                 why = SILENT if there is None else BEHIND_GAP
                 self.open.append(OpenHop(stop.broker, claim.number, claim.doubt, why))
-        elif came_back(stop.findings.dropped, claim.number):
+        elif came_back(stop.findings.dropped, claim.number) or is_kept_for(stop.findings.dropped, claim.number):
             return
         elif claim.doubt > BELIEVED_DOUBT:
             self.pruned.append(PrunedHop(stop.broker, claim.number, claim.doubt, "the neighbour never had it"))
