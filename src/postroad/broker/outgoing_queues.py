@@ -380,7 +380,7 @@ class OutgoingQueues:
         if put.attempt == queue.attempt:
             # Not one from before a refusal: others of that time may still be refused.
             queue.trouble = ""
-        self._core.recorder.dropped(put.told, np.arange(count), home, Detour.SENT_ON, now)
+        self._core.recorder.dropped(put.ids_only, np.arange(count), home, Detour.SENT_ON, now)
         self._log.settle(queue.cursor, put.places)
         self._settling.append((self._log.position, home, way.session, item.number, put.again))
         for asked in queue.asked:

@@ -24,6 +24,7 @@ from postroad.recording.trail_answers import trail_root
 from postroad.recording.writer import RecordWriter
 from postroad.tracking import LEFT_OUT, Answer, Gap, TrackingError, merged
 from postroad.tracking.journaled_recorder import Journaled
+from postroad.tracking.reasons import LATE_MS
 from postroad.trail import (
     DAY_MS,
     DEFAULT_GRACE_MS,
@@ -40,7 +41,7 @@ from postroad.trail import (
     sweep,
     sweep_leftovers,
 )
-from postroad.trail.coverage import GIVEN_UP
+from postroad.trail.coverage import FOREVER, GIVEN_UP
 from postroad.trail.locations import location
 from postroad.trail.shipper import Shipper
 
@@ -382,7 +383,7 @@ class LiveRecord:
         for gap in findings.gaps:
             hiding |= {gap} if gap.since < now else set(_to_come(gap, findings, message, now + skew))
         known = tuple(named[number] for number in sorted(named))
-        ends = tuple(gap for gap in findings.ends if gap.since < now)
+        ends = tuple(gap for gap in findings.ends if gap.since < now) + _under_way(findings, message, now)
         return Answer(findings._replace(gaps=tuple(sorted(hiding)), ends=ends), publisher, known)
 
     def _gone(self, trail: Trail) -> list[Gap]:
@@ -412,6 +413,18 @@ def _to_come(gap: Gap, findings: Findings, message: MessageId, latest: int) -> l
     if message.broker == findings.broker or findings.arrived is not None:
         return []
     return [gap._replace(reason=GapReason.ON_ITS_WAY)]
+
+
+def _under_way(findings: Findings, message: MessageId, now: int) -> tuple[Gap, ...]:
+    """Why a broker that got a message from here after it had waited may not have it yet.
+
+    Its own record would be complete for the time around the id.
+    """
+    if not findings.relayed_to or not findings.waited or findings.waits:
+        return ()
+    # When it went on at last; a delivery from a queue is recorded with its time only after a longer wait than this.
+    latest = max([message.time + LATE_MS, *(drop.at for drop in findings.dropped)])
+    return (Gap(now, FOREVER, GapReason.SENT_LATELY),) if now < latest + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS else ()
 
 
 def make_record(

@@ -65,6 +65,7 @@ class GapReason(StrEnum):
     NOT_YET_WRITTEN = "not written: the broker has it in memory, or ended without writing it"
     NOT_ANSWERED = "not written, and the broker does not answer"
     ON_ITS_WAY = "it may still be on its way to this broker"
+    SENT_LATELY = "what it sent on after a wait may still be under way, and come back"
     DELETED = "older than what is kept"
     SET_BACK = "the clock was set back, and this time came twice"
     NEVER_BEGUN = "there is no record of this broker"
