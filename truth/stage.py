@@ -147,6 +147,7 @@ class Stage:
             return [Wish(first, 60), *(Wish(one, 100) for one in others), Wish(others[-1], 30, acknowledges=True)]
         wishes = [Wish(broker, self._chance.choice((20, 50, 100))) for broker in brokers]
         wishes.append(Wish(self._chance.choice(brokers), 40, acknowledges=True))
+        wishes.append(Wish(self._chance.choice(brokers), 60, acknowledges=True, durable="keeper"))
         if self._scenario.kind == "storm":
             sheds = self._chance.random() < 0.5
             wishes.append(Wish(self._chance.choice(brokers), 100, reads=False, sheds=sheds))

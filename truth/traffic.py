@@ -49,6 +49,7 @@ class Wish:
         acknowledges: it acknowledges each message.
         reads: it reads what it gets; one that does not fills its queue.
         sheds: what its queue does not take is shed, not spooled.
+        durable: the name of its durable subscription, which goes on over all its connections; empty for none.
     """
 
     broker: int
@@ -56,6 +57,7 @@ class Wish:
     acknowledges: bool = False
     reads: bool = True
     sheds: bool = False
+    durable: str = ""
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Inbox:
     """What one connection of a subscriber got.
 
     Attributes:
-        login: names this connection and no other.
+        login: names this connection and no other; or all those of a durable subscription.
         wish: what it asked for.
         since: when it had subscribed, by the clock of this process.
         number: its number in the record; 0 while it is not known.
@@ -228,14 +230,19 @@ class Traffic:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _one_subscription(self, wish: Wish, ready: Callable[[], None]) -> None:
-        login = self._login("reader")
+        login = wish.durable or self._login("reader")
         client = connect(self._fleet.address(wish.broker), login=login, timeout=CLIENT_SECONDS, ids="broker")
         async with client:
             ack: AckMode = "client-individual" if wish.acknowledges else "auto"
             queue = 1_000_000 if wish.reads else 1
             overflow: Overflow | None = "drop-oldest" if wish.sheds else None
             subscription = client.subscribe(
-                "quotes.>", f"price < {wish.below}", ack=ack, overflow=overflow, queue=queue
+                "quotes.>",
+                f"price < {wish.below}",
+                ack=ack,
+                overflow=overflow,
+                queue=queue,
+                durable=wish.durable or None,
             )
             await subscription.start()
             # The brokers here have no users, and mark logins accordingly.
