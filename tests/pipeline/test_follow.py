@@ -179,7 +179,7 @@ def returned(time: int, reason: str, link: int = 2) -> Shed:
     return Shed(origin, when, publisher, np.zeros(1, np.int32), nobody, whom, [reason], at)
 
 
-def test_journal_that_is_told_again_counts_only_what_is_new(tmp_path: Path) -> None:
+def test_journal_that_is_with_redelivery_marks_counts_only_what_is_new(tmp_path: Path) -> None:
     known = [(1, MINUTE + at, 0, [2], [8]) for at in range(10)]
     first, second = (TrailWriter(tmp_path, broker, MINUTE - 60_000) for broker in (1, 2))
     first.write([passages(*known), returned(MINUTE + 10, "returned")], MINUTE + 30_000)

@@ -136,6 +136,9 @@ class FakeTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += data
 

@@ -114,7 +114,7 @@ def test_an_older_copy_keeps_what_it_has_and_lacks_the_rest(tmp_path: Path, comm
     assert writer.breaks == 1
 
 
-def test_a_hole_that_an_older_copy_does_not_have_is_told_again(tmp_path: Path) -> None:
+def test_a_hole_that_an_older_copy_does_not_have_is_with_redelivery_marks(tmp_path: Path) -> None:
     writer = begun(tmp_path / "trail")
     shutil.copytree(tmp_path / "trail", tmp_path / "copy")
     writer.lacks(NOON, NOON + MINUTE, "the clock was set back")

@@ -13,7 +13,7 @@ import numpy as np
 
 from postroad.broker.acknowledgements import Acknowledgements
 from postroad.broker.id_batches import integers_of
-from postroad.broker.marks import told_again
+from postroad.broker.marks import with_redelivery_marks
 from postroad.broker.outbox import Delivery
 from postroad.broker.redeliveries import record_stored_delivery
 from postroad.broker.row_groups import any_expires
@@ -432,7 +432,7 @@ class Deliveries:
         assert stored is not None
         keeps = subscription.ack_mode is not AckMode.AUTO
         places, rows, done, tries = taken.places, taken.rows, taken.places[:0], taken.tries
-        batch = told_again(taken)
+        batch = with_redelivery_marks(taken)
         # Dead letters are kept for people to look at.
         if not taken.notes and any_expires(batch.envelopes):
             fresh = self.unexpired(subscription, batch, rows, now)

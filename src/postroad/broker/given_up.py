@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.store import Cursor, Log
 
-    Told = Callable[[Batch, NDArray[np.int64], int], None]
+    RecordRows = Callable[[Batch, NDArray[np.int64], int], None]
 
 __all__ = ["MAX_UNRECORDED_ROWS", "GivenUp"]
 
@@ -42,7 +42,7 @@ class GivenUp:
     def __init__(self, log: Log) -> None:
         self._log = log
         # The number that the store has to reach, the ids, and what records them.
-        self._waiting: deque[tuple[int, NDArray[np.uint64], Told]] = deque()
+        self._waiting: deque[tuple[int, NDArray[np.uint64], RecordRows]] = deque()
         self.rows = 0
 
     @property
@@ -50,26 +50,26 @@ class GivenUp:
         """Return whether so many rows wait to be recorded that no more should be given up."""
         return self.rows >= MAX_UNRECORDED_ROWS
 
-    def note(self, cursor: Cursor, batch: Batch, rows: NDArray[np.int64], tell: Told, now: int) -> None:
+    def note(self, cursor: Cursor, batch: Batch, rows: NDArray[np.int64], record: RecordRows, now: int) -> None:
         """Record rows that were settled or moved just now, when a crash cannot undo that any more.
 
         Args:
             cursor: whose they were; if it is not durable, they do not survive a crash anyway.
             batch: where they are.
             rows: which ones.
-            tell: records rows of a batch, at a time in ms.
+            record: records rows of a batch, at a time in ms.
             now: the time in ms.
         """
         if not cursor.durable:
-            tell(batch, rows, now)
+            record(batch, rows, now)
             return
-        self._waiting.append((self._log.position, batch.ids[rows], tell))
+        self._waiting.append((self._log.position, batch.ids[rows], record))
         self.rows += len(rows)
 
     def proceed(self, now: int) -> None:
         """Record what is safe by now: the store has written something."""
         safe = 2**62 if self._log.position <= self._log.safe else self._log.safe
         while self._waiting and self._waiting[0][0] <= safe:
-            _, ids, tell = self._waiting.popleft()
+            _, ids, record = self._waiting.popleft()
             self.rows -= len(ids)
-            tell(ids_alone(ids), np.arange(len(ids)), now)
+            record(ids_alone(ids), np.arange(len(ids)), now)

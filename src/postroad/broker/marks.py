@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-__all__ = ["LATE", "MAYBE_TWICE", "REDELIVERED", "have_room", "marked", "told_again"]
+__all__ = ["LATE", "MAYBE_TWICE", "REDELIVERED", "have_room", "marked", "with_redelivery_marks"]
 
 # This broker may have delivered the message before, but too long ago to remember.
 MAYBE_TWICE = b"postroad-duplicate:maybe\n"
@@ -58,7 +58,7 @@ def marked(batch: Batch, rows: Rows, line: bytes) -> Batch:
     return made
 
 
-def told_again(taken: Taken) -> Batch:
+def with_redelivery_marks(taken: Taken) -> Batch:
     """Return the batch of stored rows, with the marks of rows that are redelivered or come from another queue."""
     batch, rows = taken.batch, taken.rows
     lines: list[tuple[bytes, Rows]] = []

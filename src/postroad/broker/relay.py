@@ -234,8 +234,8 @@ class Relay:
             self._core.recorder.dropped(here, np.flatnonzero(waits), 0, Detour.KEPT_FOR_ORDER, now)
         if len(passing):
             ready = here if len(passing) == len(here) else here.take(passing)
-            told_late = np.isin(passing, late) if len(late) else None
-            self._core.take_up(Work(ready, None, _IN_ORDER, consignment, None, told_late), outbox, now)
+            marked_late = np.isin(passing, late) if len(late) else None
+            self._core.take_up(Work(ready, None, _IN_ORDER, consignment, None, marked_late), outbox, now)
         if order.full:
             self._release(order, outbox, now, everything=True)
 

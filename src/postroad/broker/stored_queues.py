@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from postroad.broker.given_up import GivenUp
-from postroad.broker.marks import told_again
+from postroad.broker.marks import with_redelivery_marks
 from postroad.broker.store_backlog import StoreBacklog
 from postroad.messages.columns import FLAGS, MAYBE_DUPLICATE
 from postroad.store import TIGHT_BYTES, Runs, StoreFullError, intersect, stored_bytes
@@ -296,7 +296,9 @@ class StoredQueues:
             self.block(subscription)
             return []
         pulled = self.log.pull(cursor, most)
-        taken = [TakenRows(told_again(each), each.rows, each.places, each.tried, each.stored) for each in pulled]
+        taken = [
+            TakenRows(with_redelivery_marks(each), each.rows, each.places, each.tried, each.stored) for each in pulled
+        ]
         count = sum(len(each.places) for each in taken)
         subscription.waiting.stored -= count
         if subscription.replays and self.on_follow is not None:
@@ -454,13 +456,13 @@ class StoredQueues:
         return before - discard.left
 
     def _note_given_up(self, discard: Discard, taken: Taken, now: int) -> None:
-        def tell(batch: Batch, rows: NDArray[np.int64], at: int) -> None:
+        def record(batch: Batch, rows: NDArray[np.int64], at: int) -> None:
             if discard.home:
                 self._recorder.dropped(batch, rows, discard.home, discard.reason, at)
             else:
                 self._recorder.shed(batch, rows, discard.subscription, discard.reason, at)
 
-        self.given_up.note(discard.cursor, taken.batch, taken.rows, tell, now)
+        self.given_up.note(discard.cursor, taken.batch, taken.rows, record, now)
 
     def _is_over(self, discard: Discard) -> bool:
         """Return whether nothing of it is left; then its cursor ends, if it is to."""

@@ -17,7 +17,7 @@ from postroad.cli.admin_requests import (
     operator_name,
 )
 from postroad.cli.output import AsJson, echo_json, printable
-from postroad.cli.stored_items import DEFAULT_ADDRESS, told_where_listed
+from postroad.cli.stored_items import DEFAULT_ADDRESS, naming_the_list
 
 __all__ = ["close", "list_sessions"]
 
@@ -58,7 +58,7 @@ def close(
     try:
         answer = admin_request(base, path, token, "DELETE", authority)
     except NotThereError as error:
-        raise told_where_listed(error, "sessions") from None
+        raise naming_the_list(error, "sessions") from None
     if as_json:
         echo_json({"closed": answer["closed"]})
     else:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["DEFAULT_ADDRESS", "StoredItems", "echo_fields", "told_where_listed"]
+__all__ = ["DEFAULT_ADDRESS", "StoredItems", "echo_fields", "naming_the_list"]
 
 DEFAULT_ADDRESS = "127.0.0.1:8161"
 # Fields that are milliseconds since 1970; 0 for never.
@@ -46,7 +46,7 @@ class StoredItems:
         except NotThereError as error:
             if not name:
                 raise
-            raise told_where_listed(error, "subscriptions" if name[0].startswith("*") else self._listing) from None
+            raise naming_the_list(error, "subscriptions" if name[0].startswith("*") else self._listing) from None
 
     def echo_all(
         self,
@@ -85,7 +85,7 @@ class StoredItems:
         return self.ask(*name, method="DELETE", query=f"?by={quote(operator_name(), safe='')}")
 
 
-def told_where_listed(error: NotThereError, listing: str) -> NotThereError:
+def naming_the_list(error: NotThereError, listing: str) -> NotThereError:
     """The error of a name that a broker does not know, with the command that lists those it knows."""
     # The broker speaks of its pages, to programs.
     return NotThereError(f"{str(error).partition(';')[0]}; `postroad {listing} list` shows what there is")
