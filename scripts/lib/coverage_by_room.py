@@ -1,6 +1,8 @@
 """Prints the branch coverage of each room that was measured, from `coverage json`: the least covered first.
 
-python scripts/lib/coverage_by_room.py REPORT ROOM...
+python scripts/lib/coverage_by_room.py REPORT.json... ROOM...
+
+Each file of the package is in one of the reports at most.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from pathlib import Path
 PACKAGE = "src/postroad/"
 
 
-def by_room(report: dict[str, dict[str, dict[str, dict[str, int]]]], rooms: list[str]) -> list[tuple[float, str, int]]:
+def by_room(files: dict[str, dict[str, dict[str, int]]], rooms: list[str]) -> list[tuple[float, str, int]]:
     """(share of lines and branches that ran, room, how many did not), the least covered first."""
     ran: dict[str, int] = defaultdict(int)
     total: dict[str, int] = defaultdict(int)
-    for path, found in report["files"].items():
+    for path, found in files.items():
         room = path.removeprefix(PACKAGE).split("/")[0]
         if room in rooms:
             summary = found["summary"]
@@ -28,9 +30,12 @@ def by_room(report: dict[str, dict[str, dict[str, dict[str, int]]]], rooms: list
 
 def main() -> None:
     """Print the table."""
-    report = json.loads(Path(sys.argv[1]).read_text("utf-8"))
-    print("lines and branches that ran in the tests of the rooms without I/O, kernels left out:")
-    for share, room, missed in by_room(report, sys.argv[2:]):
+    reports = [each for each in sys.argv[1:] if each.endswith(".json")]
+    files = {
+        name: found for each in reports for name, found in json.loads(Path(each).read_text("utf-8"))["files"].items()
+    }
+    print("lines and branches that ran in the tests of each room that is measured, kernels left out:")
+    for share, room, missed in by_room(files, sys.argv[1 + len(reports) :]):
         print(f"  {room:12} {share:6.1f} %  {missed:5} did not")
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import functions as f
 
 from postroad.lab.trails import Scale, write_trail
@@ -22,7 +24,7 @@ from postroad.pipeline.ids import asked_ids, read_asked
 from postroad.pipeline.jobs import trace as trace_job
 from postroad.pipeline.jobs.trace import TraceOptions
 from postroad.pipeline.judgement import judged
-from postroad.pipeline.search import in_bins
+from postroad.pipeline.search import in_bins, rows_of_ids
 from postroad.pipeline.sources import open_sources
 from postroad.pipeline.tables import ID, spark_schema, table
 from postroad.tracking import Aliases, ExactRecorder, PassageRuns
@@ -125,13 +127,30 @@ def test_ids_outside_the_range_are_told_so(spark: SparkSession, troubled: Path, 
     assert {found[id]["verdict"] for id in ids if id not in inside} == {trace_job.OUTSIDE_RANGE}
 
 
-@pytest.mark.parametrize("relay_keys", ["each", "sets"])
-def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, tmp_path: Path, relay_keys: str) -> None:
+FILTER_PLANS = {
+    "each": ("each", (), 1_000_000),
+    "sets": ("sets", (), 1_000_000),
+    "sets, of many minutes": ("sets", (_of_many_minutes,), 1_000_000),
+    "each, of many minutes by bins": ("each", (_of_many_minutes,), 0),
+}
+
+
+@pytest.mark.parametrize(("relay_keys", "changes", "broadcast_ids"), FILTER_PLANS.values(), ids=FILTER_PLANS)
+def test_bulk_trace_of_filters_agrees_with_postroad_trace(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    relay_keys: str,
+    changes: tuple[Callable[[pytest.MonkeyPatch], None], ...],
+    broadcast_ids: int,
+) -> None:
+    for change in changes:
+        change(monkeypatch)
     trail = tmp_path / "trail"
     write_trail(trail, replace(FILTERS, recorder="sealed", relay_keys=relay_keys))
     ids = some_ids(trail, 60, seed=7)
     (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\n")
-    options = TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt")
+    options = TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt", broadcast_ids=broadcast_ids)
     run_job("trace", trace_job.run, options, spark=spark)
     found = by_id(pq.read_table(tmp_path / "out" / "trace").to_pylist())
     reader = Trail(trail)
@@ -143,6 +162,30 @@ def test_bulk_trace_of_filters_agrees_with_postroad_trace(spark: SparkSession, t
             sorted(stop.broker for stop in journey.stops),
         )
         assert row["certainty"] == pytest.approx(journey.certainty, rel=1e-12)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_rows_of_ids_are_those_whose_id_is_asked_for(data: st.DataObject) -> None:
+    words = st.tuples(st.integers(0, 2**48 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**16 - 1))
+    few = data.draw(st.lists(words, min_size=1, max_size=6))
+    chosen = st.lists(st.sampled_from(few), max_size=8)
+    asked, there = data.draw(chosen), data.draw(chosen)
+    found = rows_of_ids(
+        _ids_table(asked), _ids_table(there).append_column("at", pa.array(range(len(there)), pa.int64()))
+    )
+    assert found.column("at").to_pylist() == [at for at, one in enumerate(there) if one in asked]
+
+
+def _ids_table(words: list[tuple[int, int, int]]) -> pa.Table:
+    times, publishers, counters = ([one[place] for one in words] for place in range(3))
+    return pa.table(
+        {
+            "time": pa.array(times, pa.int64()),
+            "publisher": pa.array(publishers, pa.int64()),
+            "counter": pa.array(counters, pa.int32()),
+        }
+    )
 
 
 def test_single_times_put_a_filter_into_their_bins(spark: SparkSession) -> None:
