@@ -51,7 +51,10 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     Attributes:
         handshake: the TLS handshake that comes first; None without TLS.
+        answers_ended: whether a client may end its sending side and still get receipts.
     """
+
+    answers_ended = True
 
     def __init__(self, clients: Clients, make: MakeSession) -> None:
         self._clients = clients
@@ -157,19 +160,23 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._end_writing()
 
     def eof_received(self) -> bool | None:
-        """End the session of a client that sends no more, and keep the connection until what is written is sent.
+        """End the session of a client that sends no more, and keep the connection until it has its receipts.
 
-        Not for longer than CLOSE_SECONDS, and not over TLS, which cannot be half-closed.
+        Not for longer than CLOSE_SECONDS, and not over TLS, which asyncio cannot half-close.
         """
         self._has_ended = True
-        # At once: what came for it until the connection is gone would be written behind the end of our side.
-        self._session.lost(_CLOSED_BY_CLIENT)
         # A client that reads nothing, and whose socket still answers, would keep the connection for ever.
         self._abort_soon()
-        if not self._backlog.parts or not self._transport.can_write_eof():
-            return None
+        # At once: its subscriptions get nothing more, and it is no publisher that could be paused.
+        if self.answers_ended and self._transport.can_write_eof():
+            try:
+                self._session.ended(_CLOSED_BY_CLIENT)
+            except Exception as error:
+                self._broke(error)
+            return not self._shut or bool(self._backlog.parts)
+        self._session.lost(_CLOSED_BY_CLIENT)
         self._shut = True
-        return True
+        return bool(self._backlog.parts) and self._transport.can_write_eof()
 
     def _refill_soon(self) -> None:
         if not self._refilling:
@@ -286,7 +293,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             return
         self._shut = True
         self._abort_soon()
-        if transport.can_write_eof():
+        if transport.can_write_eof() and not self._has_ended:
             transport.resume_reading()
         if not self._backlog.parts:
             self._end_writing()

@@ -45,6 +45,9 @@ class WebSocketConnection(TcpConnection):
         profile: how the protocol travels in WebSocket messages.
     """
 
+    # A WebSocket ends with CLOSE in both directions; without it, the connection was lost.
+    answers_ended = False
+
     def __init__(self, clients: Clients, make: MakeSession, profile: WebSocketProfile) -> None:
         super().__init__(clients, make)
         self._profile = profile

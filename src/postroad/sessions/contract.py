@@ -62,6 +62,9 @@ class ClientSession(Protocol):
     def tick(self, now: int) -> None:
         """Handle the time that the session asked for by `Transport.wake_at`."""
 
+    def ended(self, reason: str) -> None:
+        """End the session, because its client sends no more; close once it has the receipts of what it sent."""
+
     def lost(self, reason: str) -> None:
         """Handle the loss of the connection."""
 

@@ -206,6 +206,10 @@ class Dispatcher:
         """Call `action` once nothing that a session published waits for a turn."""
         self._unfinished.append((session, action))
 
+    def has_turns(self, session: Session) -> bool:
+        """Return whether something that a session published waits for a turn, or an action that comes after it."""
+        return session.unfinished or any(each is session for each, _ in self._unfinished)
+
     def _tell_finished(self) -> None:
         waiting, self._unfinished = self._unfinished, []
         for session, action in waiting:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from postroad.messages import Batch
 from postroad.sessions import Dispatcher
+from postroad.store import RetainedTopic, StoreSettings
 from tests.broker.queue_scene import QueueScene
 from tests.server.scene import Scene
 from tests.store.oracle import commit_all
@@ -17,7 +18,11 @@ from tests.store.oracle import commit_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from postroad.store import StoreSettings
+    from tests.server.scene import Talker
+
+# A store of 100,000 bytes that keeps 1,000 free for acknowledgements.
+SETTINGS = StoreSettings(segment_bytes=50_000, max_bytes=100_000, retain=[RetainedTopic(topic="kept.>")])
+BODY = bytes(100)
 
 # The cursor of what fills the store.
 FILLER = 1_000_000
@@ -55,6 +60,12 @@ class StoredScene(Scene):
             for _, action in safe:
                 action("")
 
+    def fail(self, reason: str) -> None:
+        """Give up what waits for the store."""
+        waiting, self._waiting = self._waiting, []
+        for _, action in waiting:
+            action(reason)
+
     def fill(self, room: int) -> None:
         """Store a message that nobody takes, so that so much room is left, give or take a few bytes."""
         filler = self.log.open_cursor(FILLER)
@@ -65,3 +76,35 @@ class StoredScene(Scene):
         """Raise the limit of the store."""
         settings = replace(self.log.settings, max_bytes=self.log.settings.max_bytes + more)
         self.log.settings = self.log.room.settings = settings
+
+
+def consumer(scene: StoredScene) -> tuple[Talker, dict[str, str]]:
+    """A client that has a message of a queue, and the headers of an ACK of it in the transaction `t`."""
+    talker = scene.client()
+    talker.say("SUBSCRIBE", {"id": "s", "destination": "/queue/in", "ack": "client-individual"})
+    talker.say("SEND", {"destination": "/queue/in"}, b"job")
+    scene.finish()
+    (message,) = talker.heard()
+    talker.say("BEGIN", {"transaction": "t"})
+    return talker, {"id": message.headers["ack"], "transaction": "t"}
+
+
+def durable(scene: StoredScene, topic: str) -> None:
+    """A durable subscription that nobody has at the moment."""
+    talker = scene.client(**{"client-id": "c"})
+    talker.say("SUBSCRIBE", {"id": "d", "destination": f"/topic/{topic}", "durable-subscription-name": "d"})
+    scene.finish()
+    talker.conversation.lost("gone")
+
+
+def commit_in_turns() -> tuple[StoredScene, Talker]:
+    """A client that has committed messages for a durable subscription, one a turn, and an ACK with them."""
+    scene = StoredScene(SETTINGS)
+    durable(scene, "orders")
+    talker, ack = consumer(scene)
+    scene.core.turn_budget = 1
+    for _ in range(20):
+        talker.say("SEND", {"destination": "/topic/orders", "transaction": "t"}, BODY)
+    talker.say("ACK", ack)
+    talker.say("COMMIT", {"transaction": "t", "receipt": "done"})
+    return scene, talker

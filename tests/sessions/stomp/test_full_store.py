@@ -8,56 +8,19 @@ import pytest
 
 from postroad.messages import MessageId
 from postroad.protocols.stomp import encode_frame
-from postroad.store import RetainedTopic, StoreSettings
-from tests.sessions.stomp.stored_scene import StoredScene
+from tests.sessions.stomp.stored_scene import BODY, SETTINGS, StoredScene, commit_in_turns, consumer, durable
 
 if TYPE_CHECKING:
     from postroad.protocols.stomp import Frame
-    from tests.server.scene import Talker
 
-# A store of 100,000 bytes that keeps 1,000 free for acknowledgements.
-SETTINGS = StoreSettings(segment_bytes=50_000, max_bytes=100_000, retain=[RetainedTopic(topic="kept.>")])
 ROOM = 5_000
 # More than there is room for, and no single message is.
 COUNT = 100
-BODY = bytes(100)
 
 
 @pytest.fixture(autouse=True)
 def _small_reserve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("postroad.broker.stored_queues.RESERVE_BYTES", 2_000)
-
-
-def consumer(scene: StoredScene) -> tuple[Talker, dict[str, str]]:
-    """A client that has a message of a queue, and the headers of an ACK of it in the transaction `t`."""
-    talker = scene.client()
-    talker.say("SUBSCRIBE", {"id": "s", "destination": "/queue/in", "ack": "client-individual"})
-    talker.say("SEND", {"destination": "/queue/in"}, b"job")
-    scene.finish()
-    (message,) = talker.heard()
-    talker.say("BEGIN", {"transaction": "t"})
-    return talker, {"id": message.headers["ack"], "transaction": "t"}
-
-
-def durable(scene: StoredScene, topic: str) -> None:
-    """A durable subscription that nobody has at the moment."""
-    talker = scene.client(**{"client-id": "c"})
-    talker.say("SUBSCRIBE", {"id": "d", "destination": f"/topic/{topic}", "durable-subscription-name": "d"})
-    scene.finish()
-    talker.conversation.lost("gone")
-
-
-def commit_in_turns() -> tuple[StoredScene, Talker]:
-    """A client that has committed messages for a durable subscription, one a turn, and an ACK with them."""
-    scene = StoredScene(SETTINGS)
-    durable(scene, "orders")
-    talker, ack = consumer(scene)
-    scene.core.turn_budget = 1
-    for _ in range(20):
-        talker.say("SEND", {"destination": "/topic/orders", "transaction": "t"}, BODY)
-    talker.say("ACK", ack)
-    talker.say("COMMIT", {"transaction": "t", "receipt": "done"})
-    return scene, talker
 
 
 def only_error(frames: list[Frame]) -> str:

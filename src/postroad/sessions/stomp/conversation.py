@@ -25,7 +25,7 @@ from postroad.sessions.stomp.ids import assigned_ids
 from postroad.sessions.stomp.joined_acknowledgements import answers_together
 from postroad.sessions.stomp.publications import StompPublications
 from postroad.sessions.stomp.receipts import Receipts
-from postroad.sessions.stomp.refusals import AGAIN, UnavailableError, again_headers
+from postroad.sessions.stomp.refusals import AGAIN, UnavailableError, again_headers, refusal_frame, refused_frame
 from postroad.sessions.stomp.renderers import RENDERERS, StompRenderer
 from postroad.sessions.stomp.subscriptions import StompSubscriptions
 from postroad.sessions.stomp.transactions import Transactions
@@ -253,6 +253,15 @@ class StompConversation:
         session = self._session
         return session is not None and not session.congested and self._dispatcher.core.has_waiting(session)
 
+    def ended(self, reason: str) -> None:
+        session, soon = self._session, self._dispatcher.soon
+        if soon is not None and session is not None and (self._resting or self._dispatcher.has_turns(session)):
+            # What it has sent comes first.
+            soon(functools.partial(self.ended, reason))
+            return
+        self.lost(reason)
+        self._receipts.finish(self._transport, self._version, session)
+
     def lost(self, reason: str) -> None:
         if not self._closed:
             self._leave(reason)
@@ -327,7 +336,7 @@ class StompConversation:
         if isinstance(event, stomp.Connect):
             self._connect(event)
         elif isinstance(event, stomp.ProtocolError):
-            self._fail_protocol(event)
+            self._fail(event.text, event.receipt, *refused_frame(event))
         elif self._subscriptions is not None:
             # Always true: the decoder lets nothing else through before CONNECT.
             return self._act_connected(event, self._subscriptions)
@@ -452,12 +461,6 @@ class StompConversation:
 
     # --- errors ----------------------------------------------------------------------------------------------------
 
-    def _fail_protocol(self, event: stomp.ProtocolError) -> None:
-        headers = {} if event.versions is None else {"version": event.versions}
-        shown = event.frame.decode("utf-8", "replace")
-        details = f"The frame was, as far as it was read:\n{shown}" if shown else ""
-        self._fail(event.text, event.receipt, details, headers)
-
     def _fail(
         self,
         text: str,
@@ -468,11 +471,8 @@ class StompConversation:
         """Send an ERROR and close."""
         if self._closed:
             return
-        first, _, rest = text.partition("\n")
-        version = self._decoder.version
-        frame = stomp.error_frame(first, version, details=rest or details, receipt=receipt, headers=headers or {})
-        self._send(frame)
-        self._leave(first)
+        self._send(refusal_frame(text, self._decoder.version, receipt, details, headers))
+        self._leave(text.partition("\n")[0])
         self._transport.close()
 
     def _leave(self, reason: str, for_good: bool = False) -> None:

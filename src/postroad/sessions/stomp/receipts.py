@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from postroad.protocols import stomp
+from postroad.sessions.stomp.refusals import refusal_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from postroad.messages import Batch
     from postroad.protocols.stomp import Version
     from postroad.protocols.stomp.columns import Columns
-    from postroad.sessions.contract import RecordSafety
+    from postroad.sessions.contract import RecordSafety, Transport
     from postroad.sessions.dispatch import Dispatcher
 
 __all__ = ["Receipts"]
@@ -98,6 +99,22 @@ class Receipts:
         """Call `action` once every waiting receipt is sent."""
         self._when_stored(lambda: self._after_record(action), self._waits(source), source)
 
+    def finish(self, transport: Transport, version: Version, source: Session | None) -> None:
+        """Write what waits straight to the connection of a session that has ended; close it after the last receipt."""
+        if not (self._waiting or self._unrecorded):
+            # Also if the disk hangs: most clients that end their sending side are gone.
+            transport.close()
+            return
+
+        def refuse(reason: str) -> None:
+            # Nothing follows an ERROR.
+            self._send = self._refuse = _ignore
+            transport.write(refusal_frame(reason, version))
+            transport.close()
+
+        self._send, self._refuse = transport.write, refuse
+        self.after_all(transport.close, source)
+
     def _after_record(self, action: Callable[[], None]) -> None:
         record = self._dispatcher.record
         if record is not None and self._waits_for_record(record):
@@ -174,6 +191,10 @@ class Receipts:
     def _waits_for_record(self, record: RecordSafety) -> bool:
         """Return whether the next receipt waits for the record: all do, or it confirms an id far from its time."""
         return record.waits or self._is_far or self._unrecorded > 0
+
+
+def _ignore(_: object) -> None:
+    """Send nothing."""
 
 
 def _untracked(receipts: bytes) -> bytes:
