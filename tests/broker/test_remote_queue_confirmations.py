@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from postroad.broker import QueueSettings
+from postroad.broker.confirmations import CONFIRM_MS
 from postroad.messages import Batch, Draft, IdGenerator, MessageId
 from postroad.messages.columns import FLAGS, QUEUED
 from postroad.store import carry_out
@@ -55,6 +56,19 @@ def test_rows_that_an_earlier_process_left_confirm_nothing_of_what_came_since() 
     network.settle(2)
     assert [each.cursor.rows for each in queues.listed()] == [4]
     assert told == [""]
+
+
+def test_sessions_that_have_waited_too_long_are_told_in_the_order_in_which_they_began_to_wait() -> None:
+    network = QueueNetwork(count=2)
+    peers, core = network.brokers[2].peers, network.brokers[2].core
+    told: list[int] = []
+    sessions = [core.attached("writer") for _ in range(100)]
+    for number, session in enumerate(sessions):
+        waits = peers.confirmations(session)
+        waits.ask(peers.time(network.now))
+        waits.when_done(lambda _, number=number: told.append(number))  # type: ignore[misc]
+    network.tick(CONFIRM_MS)
+    assert told == list(range(100))
 
 
 def test_answers_of_an_earlier_process_confirm_nothing_that_its_successor_has_answered() -> None:

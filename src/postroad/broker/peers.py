@@ -113,7 +113,8 @@ class Peers:
         self._channels: dict[int, Channel] = {}
         self._number = epoch << _SESSION_BITS
         self._events: list[tuple[int, bool]] = []
-        self._sessions: set[Session] = set()
+        # Those that wait for other brokers, in the order in which they began to.
+        self._sessions: dict[Session, None] = {}
         self.has_packets = False
         self.outgoing = OutgoingQueues(core, deliveries.stored, self)
         self.receptions = Receptions(core, deliveries, self)
@@ -200,7 +201,7 @@ class Peers:
         """Return what a session waits for at other brokers."""
         if session.confirmations is None:
             session.confirmations = Confirmations()
-        self._sessions.add(session)
+        self._sessions[session] = None
         return session.confirmations
 
     # --- what comes, and what goes -----------------------------------------------------------------------------------
@@ -304,7 +305,7 @@ class Peers:
             if waits.overdue(time):
                 waits.fail(f"another broker did not confirm it within {CONFIRM_MS // 1_000} s")
             if not waits:
-                self._sessions.discard(session)
+                del self._sessions[session]
         return outbox
 
     def stop(self, now: int) -> None:
