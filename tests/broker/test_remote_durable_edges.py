@@ -381,3 +381,79 @@ def test_trace_says_of_a_message_that_waits_to_be_matched_that_it_waits(dies: bo
     acknowledge_all(network)
     network.settle(3)
     assert [network.verdict(body) for body in (1, 2, 3, 4)] == [Verdict.ACKNOWLEDGED] * 4
+
+
+def start_with(network: DurableNetwork, number: int, listed: set[int]) -> None:
+    """A broker is started anew with another list of the brokers of its network."""
+    network.crash(number, power=False)
+    network.listed = frozenset(listed)
+    network.start(number)
+    network.settle(1)
+
+
+def test_start_without_a_broker_in_the_list_gives_up_what_waits_for_it_and_its_return_begins_anew() -> None:
+    recorders = Recorders()
+    network = DurableNetwork(count=3, recorder=recorders)
+    network.join_reader("reader", 2)
+    network.settle(3)
+    network.crash(2)
+    network.send(1, 3)
+    network.settle(1)
+    (queue,) = network.brokers[1].peers.outgoing.for_durables()
+    assert queue.messages == 3
+    start_with(network, 1, {1, 3})
+    assert network.brokers[1].peers.outgoing.for_durables() == []
+    assert network.brokers[1].core.statistics().shed_stored == 3
+    network.send(1, 3)
+    network.settle(1)
+    start_with(network, 1, {1, 2, 3})
+    # What it wants is not known here any more, until it says so again.
+    network.send(1, 3)
+    network.start(2)
+    network.join_reader("reader")
+    network.settle(12)
+    network.send(1, 3)
+    network.settle(3)
+    assert network.readers["reader"].first == [10, 11, 12]
+    assert not network.faults
+
+
+def test_what_a_broker_that_is_listed_again_has_kept_comes() -> None:
+    network = DurableNetwork(count=2)
+    network.join_reader("reader", 1)
+    network.settle(3)
+    network.cut = {frozenset((1, 2))}
+    network.send(2, 3)
+    network.settle(1)
+    start_with(network, 1, {1, 3})
+    start_with(network, 1, {1, 2, 3})
+    network.cut.clear()
+    network.join_reader("reader")
+    network.settle(12)
+    assert network.readers["reader"].first == [1, 2, 3]
+    assert not network.faults
+
+
+def test_broker_that_is_listed_again_puts_again_what_was_not_confirmed_to_it() -> None:
+    network = DurableNetwork(count=2)
+    network.join_reader("reader", 1)
+    network.settle(3)
+    network.send(2, 3)
+    network.commit(2)
+    while network.wires:
+        network.pass_packet()
+    # Stored and acknowledged here, and broker 2 does not hear of it.
+    network.commit(1)
+    network.wires.clear()
+    network.cut = {frozenset((1, 2))}
+    for body in (1, 2, 3):
+        network.acknowledge(network.readers["reader"], body)
+    network.settle(1)
+    start_with(network, 1, {1, 3})
+    start_with(network, 1, {1, 2, 3})
+    network.cut.clear()
+    network.join_reader("reader")
+    network.settle(12)
+    assert [fault for fault in network.faults if "is not marked" in fault] == [
+        f"{body} came to reader again, and is not marked" for body in (1, 2, 3)
+    ]
