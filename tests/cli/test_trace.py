@@ -78,6 +78,30 @@ def test_a_message_is_told_by_id_and_by_alias_while_the_broker_runs_and_afterwar
     assert "never accepted, certain" in never.out
 
 
+@pytest.mark.parametrize("order", ["", "x" * 1_025], ids=["empty", "too long"])
+def test_an_alias_that_is_never_recorded_is_not_said_to_be_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    told: list[Outcome] = []
+
+    async def talk() -> None:
+        settings = TrackingConfig(alias_attribute="order")
+        async with scene.service(tmp_path, admin_port=0, tracking=settings) as broker:
+            writer = await scene.Client.connect(broker.port)
+            writer.publish("quotes.a", b"1", order=order, receipt="r")
+            await writer.frame()
+            network = f"127.0.0.1:{broker.admin_port}"
+            told.append(await asyncio.to_thread(here, monkeypatch, "trace", order, "--network", network))
+            await writer.close()
+
+    scene.run(talk)
+    told.append(here(monkeypatch, "trace", order, "--trail", str(tmp_path / "trail")))
+    for one in told:
+        assert one.code == 2
+        assert "is never recorded" in one.err
+        assert "search by the message id" in one.err
+
+
 def test_a_damaged_file_is_named_on_stderr_and_the_answer_is_no_longer_a_no(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

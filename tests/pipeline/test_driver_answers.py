@@ -19,7 +19,7 @@ from postroad.pipeline.context import read_context
 from postroad.pipeline.jobs import audit, storage, trace
 from postroad.pipeline.jobs.audit import AuditOptions
 from postroad.pipeline.jobs.storage import StorageOptions
-from postroad.pipeline.jobs.trace import OUTSIDE_RANGE, UNKNOWN_ALIAS, TraceOptions
+from postroad.pipeline.jobs.trace import OUTSIDE_RANGE, TOO_LONG_ALIAS, UNKNOWN_ALIAS, TraceOptions
 from postroad.pipeline.judgement import judged
 from postroad.pipeline.session import SparkStart
 from postroad.pipeline.sources import open_sources
@@ -57,7 +57,7 @@ def by_id(rows: list[dict[str, Any]]) -> dict[tuple[int, ...], dict[str, Any]]:
 
 def test_small_trace_gives_the_verdicts_of_one_by_one(troubled: Path, tmp_path: Path) -> None:
     ids = some_ids(troubled, 150, seed=5)
-    (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + "\nnobody's\n\n")
+    (tmp_path / "ids.txt").write_text("\n".join(map(text, ids)) + f"\nnobody's\n\n{'x' * 1_025}\n")
     since = TROUBLED.start + 40_000
     options = TraceOptions(troubled, tmp_path / "out", since=since, ids=tmp_path / "ids.txt")
     account = run_job("trace", trace.run, options)
@@ -69,7 +69,8 @@ def test_small_trace_gives_the_verdicts_of_one_by_one(troubled: Path, tmp_path: 
     assert {one: found[one] for one in inside} == {one: {**expected[one], "id": None} for one in inside}
     assert {found[one]["verdict"] for one in ids if one not in inside} == {OUTSIDE_RANGE}
     assert [row["asked"] for row in rows if row["verdict"] == UNKNOWN_ALIAS] == ["nobody's"]
-    assert account.summary["ids"] == len(ids) + 1
+    assert [row["asked"] for row in rows if row["verdict"] == TOO_LONG_ALIAS] == ["x" * 1_025]
+    assert account.summary["ids"] == len(ids) + 2
 
 
 @pytest.mark.parametrize("relay_keys", ["each", "sets"])

@@ -235,13 +235,17 @@ def test_aliases_find_their_messages_and_strangers_are_told(spark: SparkSession,
         for place in range(4)
     ]
     writer.write([Aliases([row[0] for row in rows], *columns)], 1_767_300_000_001)
-    (tmp_path / "ids.txt").write_text("order-7\norder-8\norder-9\n")
+    # Of two lengths that no name may have, and the longest one that a name of bytes that are not UTF-8 may have.
+    long, strange = "x" * 1_025, "\ufffd" * 1_024
+    (tmp_path / "ids.txt").write_text(f"order-7\norder-8\norder-9\n{long}\n{strange}\n")
     options = TraceOptions(trail, tmp_path / "out", ids=tmp_path / "ids.txt")
     run_job("trace", trace_job.run, options, spark=spark)
     found = pq.read_table(tmp_path / "out" / "trace").to_pylist()
     told = sorted((row["asked"], row["id"] or "", row["verdict"] == trace_job.UNKNOWN_ALIAS) for row in found)
     expected = [("order-7", text(one), False), *(("order-8", text(id), False) for id in (one, other))]
-    assert told == sorted([*expected, ("order-9", "", True)])
+    assert told == sorted([*expected, ("order-9", "", True), (long, "", False), (strange, "", True)])
+    (row,) = [row for row in found if row["asked"] == long]
+    assert (row["verdict"], row["certainty"]) == (trace_job.TOO_LONG_ALIAS, 0)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

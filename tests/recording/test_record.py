@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from postroad.config import TrackingConfig
-from postroad.messages import MessageId
+from postroad.messages import AliasError, MessageId
 from postroad.recording import inquiry as inquiry_module
 from postroad.recording import record as record_module
 from postroad.topology import line, ring
@@ -245,6 +245,8 @@ def test_the_admin_endpoint_traces_and_says_when_the_record_cannot_be_written(tm
 def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message(tmp_path: Path, recorder: str) -> None:
     ids: dict[str, MessageId] = {}
     names = ["ID:broker-7:1:1", "123e4567-e89b-12d3-a456-426614174000", "\u00e9t\u00e9 \\ 1"]
+    # As long as names may be; escaped in a header, they are twice as long.
+    names += ["x" * 1_024, "\\" * 1_024]
 
     async def talk() -> None:
         tracking = msgspec.convert({"recorder": recorder}, TrackingConfig)
@@ -269,7 +271,8 @@ def test_the_message_id_that_a_plain_client_gives_is_another_name_of_the_message
     trail = Trail(tmp_path / "trail")
     for name, identity in ids.items():
         assert trail.aliased(name) == [identity]
-    assert trail.aliased("x" * 1_025) == []
+    with pytest.raises(AliasError, match="1,025 bytes is never recorded"):
+        trail.aliased("x" * 1_025)
 
 
 def test_a_trace_does_not_wait_for_ever_for_a_disk_that_does_not_answer(
@@ -330,13 +333,16 @@ def test_aliases_that_are_too_many_or_too_long_are_left_out_and_searches_say_so(
 
             async def search(order: str) -> tuple[list[str], list[str]]:
                 status, body = await get(running.admin_port, f"/aliases/{order}")
-                assert status == 200
+                assert status == 200, body
                 found = json.loads(body)
                 return found["ids"], found["may_hide"]
 
             for order in ("", "x" * 1_025):
                 await publish(order)
-            assert await search("x" * 1_025) == ([], [])
+            for order in ("", "x" * 1_025):
+                # Messages have it, and nobody knows which.
+                status, body = await get(running.admin_port, f"/aliases/{order}")
+                assert (status, "never recorded" in body) == (400, True)
             for number in range(9):
                 await publish(f"{number:0500}")
             assert await search(f"{8:0500}") == ([], [f"broker 1: {GapReason.LEFT_OUT}"])

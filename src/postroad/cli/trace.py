@@ -157,11 +157,12 @@ def _from_trail(root: str | Path, text: str, asking: _Asking) -> bool:
 
 def _messages(trail: Any, text: str) -> list[MessageId]:
     """Return the message with this id, or those with this alias."""
-    from postroad.messages import MessageId
+    from postroad.messages import MessageId, check_alias
 
     try:
         return [MessageId.parse(text)]
     except PostroadError as error:
+        check_alias(text)
         found: list[MessageId] = trail.aliased(text)
         if not found:
             perhaps = _perhaps(trail.may_hide()) + not_all_is_written(trail.root)
@@ -229,11 +230,12 @@ def _from_network(base: str, text: str, asking: _Asking) -> bool:
     """Ask a running broker, which asks the others."""
     import urllib.parse
 
-    from postroad.messages import MessageId
+    from postroad.messages import MessageId, check_alias
 
     try:
         ids = [str(MessageId.parse(text))]
     except PostroadError as error:
+        check_alias(text)
         answer = asking.request(base, f"/aliases/{urllib.parse.quote(text, safe='')}")
         ids = answer["ids"]
         if not ids:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from postroad.messages.drafts import Draft
     from postroad.messages.encoder import encode, encode_batch, encode_metadata
     from postroad.messages.envelope import decode_envelopes, encode_envelopes
+    from postroad.messages.foreign_ids import AliasError, check_alias
     from postroad.messages.id_generator import IdGenerator, IdStatistics
     from postroad.messages.lookup import AttributeTexts, attribute_texts
     from postroad.messages.message import Message
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from postroad.messages.values import Tag, Untyped, Value
 
 __all__ = [
+    "AliasError",
     "AttributeTexts",
     "Batch",
     "DecodeError",
@@ -34,6 +36,7 @@ __all__ = [
     "Untyped",
     "Value",
     "attribute_texts",
+    "check_alias",
     "check_batch",
     "decode_batch",
     "decode_envelopes",
@@ -47,6 +50,7 @@ __all__ = [
 
 # Imported when they are first used: a command that asks a broker about a message needs only ids.
 _LATER = {
+    "AliasError": "foreign_ids",
     "AttributeTexts": "lookup",
     "Batch": "batch",
     "Draft": "drafts",
@@ -57,6 +61,7 @@ _LATER = {
     "Untyped": "values",
     "Value": "values",
     "attribute_texts": "lookup",
+    "check_alias": "foreign_ids",
     "check_batch": "decoder",
     "decode_batch": "decoder",
     "decode_envelopes": "envelope",

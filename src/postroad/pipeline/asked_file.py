@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from postroad.messages.limits import MAX_FOREIGN_ID_BYTES
 from postroad.pipeline.ids import ID_COLUMN
 from postroad.pipeline.tables import ID
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["ASKED_SCHEMA", "BROUGHT", "SMALL", "is_small_file", "read_few"]
+__all__ = ["ASKED_SCHEMA", "BROUGHT", "SMALL", "is_small_file", "never_recorded", "read_few"]
 
 # How many ids there may be, and how large their file: of questions that the driver answers itself, and of those that it
 # divides among workers. Texts of two million ids take some 500 MB while they are parsed.
@@ -64,6 +65,12 @@ def read_few(path: Path, limits: tuple[int, int]) -> Any:
     except (OSError, pa.ArrowException):
         return None  # Spark reports what is wrong with it.
     return None if found is None or found.num_rows > most else found
+
+
+def never_recorded(asked: Any) -> Any:
+    """Return for each text whether brokers record no name as long as it is, as `ids.is_never_recorded` does."""
+    texts = pc.replace_substring(asked.column("asked"), "\ufffd", "?")
+    return pc.greater(pc.binary_length(texts), MAX_FOREIGN_ID_BYTES)
 
 
 def _of_lines(text: str, *, is_csv: bool) -> Any:

@@ -64,11 +64,16 @@ def verdicts_on(sources: Sources, context: Context, asked: Any) -> Any:
     return with_text(judged(context, evidence))
 
 
-def unanswered(asked: Any, why: str) -> Any:
-    """Return a row for each text or id of which nothing is known, and why; it claims nothing, so nothing is certain."""
+def unanswered(asked: Any, why: Any) -> Any:
+    """Return a row for each text or id of which nothing is known, and why; it claims nothing, so nothing is certain.
+
+    Args:
+        asked: the texts and ids.
+        why: the verdict on each.
+    """
     count = asked.num_rows
     given = {name: asked.column(name) for name in ASKED_SCHEMA.names}
-    given["verdict"] = pa.repeat(pa.scalar(why), count)
+    given["verdict"] = why
     given["certainty"] = pa.repeat(pa.scalar(0.0), count)
     columns = [given.get(field.name, pa.nulls(count, field.type)) for field in VERDICT_SCHEMA]
     rows = pa.Table.from_arrays(columns, schema=VERDICT_SCHEMA)

@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from postroad.messages.limits import MAX_FOREIGN_ID_BYTES
 from postroad.pipeline.errors import PipelineError
 from postroad.pipeline.tables import ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["asked_ids", "check_asked", "id_text", "id_texts", "parsed", "read_asked", "with_aliases"]
+__all__ = [
+    "asked_ids",
+    "check_asked",
+    "id_text",
+    "id_texts",
+    "is_never_recorded",
+    "parsed",
+    "read_asked",
+    "with_aliases",
+]
 
 ID_COLUMN = "id"
 # Size of the file of ids per task: some hundred thousand ids.
@@ -137,6 +147,13 @@ def id_texts(origin: Any, time: Any, publisher: Any, counter: Any) -> Any:
         at += count + 1
     offsets = np.arange(0, _TEXT_BYTES * (len(time) + 1), _TEXT_BYTES, dtype=np.int32)
     return pa.StringArray.from_buffers(len(time), pa.py_buffer(offsets), pa.py_buffer(out))
+
+
+def is_never_recorded() -> Column:
+    """Return whether brokers record no name as long as the text that is asked for (`messages.check_alias`)."""
+    from pyspark.sql import functions as f
+
+    return f.octet_length(f.regexp_replace("asked", "\ufffd", "?")) > MAX_FOREIGN_ID_BYTES
 
 
 def with_aliases(ids: DataFrame, aliases: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ import msgspec
 
 from postroad.config import ConfigError
 from postroad.errors import PostroadError
-from postroad.messages import MessageId
+from postroad.messages import MessageId, check_alias
 from postroad.recording.disk import DiskThread, hanging, is_done
 from postroad.recording.journal import JournalWriter
 from postroad.recording.last_run import LastRun
@@ -307,8 +307,10 @@ class LiveRecord:
         Where there are none, also why there may be some anyway.
 
         Raises:
+            AliasError: such a foreign id is never recorded.
             TrailError: the trail cannot be read, or not in the time there is.
         """
+        check_alias(alias)
         in_memory = [MessageId.of(head, tail) for head, tail in self.recorder.chronicle.ids_of(alias)]
         if self.searches >= MOST_SEARCHES:
             raise TrailError(f"{MOST_SEARCHES} search for aliases already; ask again in a moment")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import unquote
 
 from postroad.errors import PostroadError
-from postroad.messages import MessageId
+from postroad.messages import AliasError, MessageId
 from postroad.server.admin_guard import AdminGuard
 from postroad.server.admin_listener import AdminListener
 from postroad.server.console import CONSOLE, CONSOLE_DATA, Console, console_file
@@ -218,6 +218,8 @@ class Admin:
             return text_response(HTTPStatus.NOT_IMPLEMENTED, NO_RECORD)
         try:
             ids, hidden = await self._aliased(alias)
+        except AliasError as error:
+            return text_response(HTTPStatus.BAD_REQUEST, str(error))
         except PostroadError as error:
             return text_response(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         return json_response({"alias": alias, "ids": [str(one) for one in ids], "may_hide": hidden})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from postroad.messages import MessageId
+from postroad.messages import MessageId, check_alias
 from postroad.tracking import (
     LEFT_OUT,
     Answer,
@@ -440,14 +440,16 @@ class Trail:
         return tuple(found[number] for number in sorted(found))
 
     def aliased(self, alias: str, since: int | None = None, until: int | None = None) -> list[MessageId]:
-        """The messages that bore a foreign id, between two times if given.
+        """The messages that bore a foreign id, between two times if given; reads a row group of each file of `aliases`.
 
-        A foreign id says nothing of its time: one row group of every file of `aliases` in the range is read.
+        Raises:
+            AliasError: such a foreign id is never recorded.
         """
+        if alias != LEFT_OUT:
+            check_alias(alias)
         found: set[MessageId] = set()
         for broker in self.brokers():
-            entries, _ = self.files("aliases", broker, since, until)
-            for entry in entries:
+            for entry in self.files("aliases", broker, since, until)[0]:
                 try:
                     file = TrailFile(self.root, entry, broker, self.reads)
                     groups = file.groups_with("alias", alias)
@@ -455,11 +457,8 @@ class Trail:
                 except TrailDamageError as error:
                     self._damaged(error, (entry.time_from, entry.time_to))
                     continue
-                found.update(
-                    MessageId(row["publisher"], row["origin"], row["time"], row["counter"])
-                    for row in rows
-                    if row["alias"] == alias
-                )
+                bearers = (row for row in rows if row["alias"] == alias)
+                found.update(MessageId(row["publisher"], row["origin"], row["time"], row["counter"]) for row in bearers)
         return sorted(found, key=lambda one: (one.time, one.broker, one.publisher, one.counter))
 
     # --- what is not there -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from postroad.pipeline.asked_file import BROUGHT, SMALL, is_small_file, read_few
+from postroad.pipeline.asked_file import BROUGHT, SMALL, is_small_file, never_recorded, read_few
 from postroad.pipeline.context import read_context
 from postroad.pipeline.driver_answers import is_small, unanswered, verdicts_on
 from postroad.pipeline.evidence import (
@@ -27,7 +27,7 @@ from postroad.pipeline.evidence import (
     of_asked,
     together,
 )
-from postroad.pipeline.ids import check_asked, id_text, read_asked, with_aliases
+from postroad.pipeline.ids import check_asked, id_text, is_never_recorded, read_asked, with_aliases
 from postroad.pipeline.job_run import JobOptions
 from postroad.pipeline.journals import with_journals
 from postroad.pipeline.judgement import ANSWER_SCHEMA, VERDICT_SCHEMA, Judge, judged, with_text
@@ -42,7 +42,7 @@ from postroad.trail.locations import location
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from postroad.pipeline.arrow_output import ArrowOutput
     from postroad.pipeline.context import Context
@@ -51,9 +51,11 @@ if TYPE_CHECKING:
     from postroad.pipeline.sources import SourceFile, Sources
     from postroad.trail.locations import Location
 
-__all__ = ["OUTSIDE_RANGE", "UNKNOWN_ALIAS", "TraceOptions", "run", "trace", "trace_ids"]
+__all__ = ["OUTSIDE_RANGE", "TOO_LONG_ALIAS", "UNKNOWN_ALIAS", "TraceOptions", "run", "trace", "trace_ids"]
 
 UNKNOWN_ALIAS = "unknown alias"
+# No broker records an alias of this length: messages may have it nevertheless.
+TOO_LONG_ALIAS = "alias too long to be recorded"
 # For an id from before `since` or after `until` nothing is looked up, and nothing is claimed.
 OUTSIDE_RANGE = "outside the range"
 
@@ -107,15 +109,19 @@ class _Question(NamedTuple):
 
 
 def _divided(spark: SparkSession, sources: Sources, asked: DataFrame) -> _Question:
+    from pyspark.sql import functions as f
+
     ids = asked
     aliases = sources.of("aliases", always=True)
     if aliases:
         ids = with_aliases(ids, table(spark, sources, "aliases", aliases))
     inside = ids.where("origin is not null")
-    unanswered = _without_answer(ids.where("origin is null"), UNKNOWN_ALIAS)
+    why = f.when(is_never_recorded(), TOO_LONG_ALIAS).otherwise(UNKNOWN_ALIAS)
+    unanswered = _without_answer(ids.where("origin is null"), why)
     if sources.is_bounded:
         range_of_times = f"time >= {sources.since} and time < {sources.until}"
-        unanswered = unanswered.unionByName(_without_answer(inside.where(f"not ({range_of_times})"), OUTSIDE_RANGE))
+        outside = inside.where(f"not ({range_of_times})")
+        unanswered = unanswered.unionByName(_without_answer(outside, f.lit(OUTSIDE_RANGE)))
         inside = inside.where(range_of_times)
     # Different texts are different ids, but several aliases may belong to one id.
     return _Question(inside, unanswered, not aliases)
@@ -244,7 +250,7 @@ def _judging(context: Context, tally: Tally) -> Callable[[Iterable[Any]], Iterat
     return run
 
 
-def _without_answer(ids: DataFrame, why: str) -> DataFrame:
+def _without_answer(ids: DataFrame, why: Column) -> DataFrame:
     """Return a row for each text or id of which nothing is known, and why."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import from_arrow_schema
@@ -254,7 +260,7 @@ def _without_answer(ids: DataFrame, why: str) -> DataFrame:
         if field.name in ("asked", *ID):
             columns.append(f.col(field.name))
         elif field.name == "verdict":
-            columns.append(f.lit(why).alias("verdict"))
+            columns.append(why.alias("verdict"))
         elif field.name == "certainty":
             # The row claims nothing, so nothing is certain.
             columns.append(f.lit(0.0).alias("certainty"))
@@ -313,7 +319,9 @@ def _brought(run: JobRun[TraceOptions], limits: tuple[int, int]) -> _Brought | N
     times = inside.column("time").to_numpy()
     fits = (times >= whole.since) & (times < whole.until)
     outside, inside = inside.filter(pa.array(~fits)), inside.filter(pa.array(fits))
-    return _Brought(inside, pa.concat_tables([unanswered(unknown, UNKNOWN_ALIAS), unanswered(outside, OUTSIDE_RANGE)]))
+    why = pc.if_else(never_recorded(unknown), TOO_LONG_ALIAS, UNKNOWN_ALIAS)
+    outside_range = pa.repeat(pa.scalar(OUTSIDE_RANGE), outside.num_rows)
+    return _Brought(inside, pa.concat_tables([unanswered(unknown, why), unanswered(outside, outside_range)]))
 
 
 def _by_driver(run: JobRun[TraceOptions]) -> Any:

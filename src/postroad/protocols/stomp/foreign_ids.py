@@ -18,7 +18,7 @@ __all__ = ["foreign_ids"]
 
 
 def foreign_ids(batch: Batch, message_ids: Columns, version: Version | None) -> list[tuple[int, str]]:
-    """Return the rows that have a foreign id, each with its id.
+    """Return the rows that have a foreign id of at most `MAX_FOREIGN_ID_BYTES`, each with its id.
 
     Args:
         batch: the batch of a `Received`, or some rows of it over the same buffer.
@@ -32,9 +32,11 @@ def foreign_ids(batch: Batch, message_ids: Columns, version: Version | None) -> 
     found = []
     for row in np.flatnonzero(starts >= 0).tolist():
         start, end = message_ids[row].tolist()
-        if start < end <= start + MAX_FOREIGN_ID_BYTES:
-            written = batch.buffer[start:end].tobytes()
-            found.append((row, _plain(written, version).decode("utf-8", "replace")))
+        # An escape has two bytes for one.
+        if start < end <= start + 2 * MAX_FOREIGN_ID_BYTES:
+            name = _plain(batch.buffer[start:end].tobytes(), version)
+            if len(name) <= MAX_FOREIGN_ID_BYTES:
+                found.append((row, name.decode("utf-8", "replace")))
     return found
 
 
