@@ -78,7 +78,6 @@ class Destinations(NamedTuple):
         return self
 
 
-# Asked of every read: numpy takes five times as long, for two reductions.
 @device
 def same_set(sets: Words, one: Int, other: Int) -> bool:
     """Whether two lines of a table of sets are equal."""
@@ -98,6 +97,7 @@ def set_hash(sets: Words, line: Int) -> np.uint64:
     return value
 
 
+# Asked of every read: numpy takes five times as long, for two reductions.
 @kernel("boolean(int64[::1], int64)", allocates=False)
 def _lines_within(lines: Integers, count: int) -> bool:
     """Whether every line is the place of one of this many sets."""
