@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from postroad.broker import QueueSettings
+from postroad.broker.id_batches import ids_alone
 from postroad.messages import MessageId
 from postroad.tracking import Verdict
+from postroad.tracking.reasons import Detour
 from tests.broker.queue_network import QueueNetwork
 from tests.broker.queue_records import Recorders, traced
 
@@ -151,3 +155,26 @@ def test_message_that_its_home_refuses_again_and_again_waits_whatever_the_clock_
         network.commit(1)
     assert "returned" in reasons(network.trace(2), 2)
     assert (network.trace(2).verdict, network.trace(2).lost) == (Verdict.WAITING, ())
+
+
+def test_message_that_an_earlier_version_recorded_as_sent_on_when_it_put_it_waits_until_it_is_stored() -> None:
+    network = TracedNetwork()
+    network.send(2)
+    network.settle(1)
+    network.cut.add(frozenset((1, 2)))
+    network.send(2)
+    network.settle(1)
+    batch = ids_alone(np.array([network.ids[2]], np.uint64))
+    network.recorders[2].dropped(batch, np.arange(1), 1, Detour.SENT_ON, network.now)
+    network.crash(2, power=False)
+    network.start(2)
+    home = network.brokers[1].core
+    assert home.store is not None
+    home.store.put_refusal = lambda *_: "it is full"  # type: ignore[method-assign]
+    network.cut.clear()
+    network.settle(3)
+    assert "returned" in reasons(network.trace(2), 2)
+    assert (network.trace(2).verdict, network.trace(2).lost) == (Verdict.WAITING, ())
+    del home.store.put_refusal
+    network.settle(3)
+    assert reasons(network.trace(2), 2)[-1] == "sent on"

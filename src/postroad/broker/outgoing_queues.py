@@ -308,6 +308,9 @@ class OutgoingQueues:
         way.again += again
         queue.unconfirmed += count
         # On record it is kept here until its home has stored it (`stored_there`).
+        if again:
+            # Version 0.2.0 recorded this when it put them. Or it was stored, and a crash undid what followed.
+            self._core.recorder.dropped(ids_only, every, queue.home, Detour.HELD, now)
         self._core.recorder.relayed(ids_only, every, queue.home, now)
         rows = rows_payload(batch)
         put = Put(number, queue.attempt, queue.name, queue.principal, again, rows, span.oldest, span.newest)
