@@ -210,3 +210,36 @@ def test_no_more_is_given_up_than_can_be_recorded_when_the_disk_is_slow(monkeypa
     for _ in range(30):
         scene.turn()
     assert (store.discards, store.given_up.rows, scene.come()) == (0, 0, 0)
+
+
+def test_no_more_becomes_a_dead_letter_than_can_be_recorded_when_the_disk_is_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(given_up, "MAX_UNRECORDED_ROWS", 10)
+    scene = TracedStore()
+    scene.come(queued=True)
+    messages = []
+    for _ in range(30):
+        scene.publish("q", queued=True)
+        messages.append(scene.message)
+    scene.turn()
+    for message in messages:
+        scene.core.acknowledge(scene.session, "k", message.head, message.tail, False, scene.now, requeues=False)
+    store, queues = scene.core.store, scene.core.queues
+    assert store is not None
+    assert queues is not None
+    assert (store.given_up.rows, queues.returns.dead_lettered) == (10, 10)
+    queue = queues.find("q")
+    assert queue is not None
+    assert queue.dead_lettered == 10
+    # The others are refused again when they come back.
+    for _ in range(3):
+        scene.turn()
+        scene.now += scene.settings.max_redelivery_ms + 1_000
+        for each in scene.core.redeliver(scene.now).deliveries:
+            for head, tail in each.batch.ids[each.rows].tolist():
+                scene.core.acknowledge(scene.session, "k", head, tail, False, scene.now, requeues=False)
+    assert (queue.dead_lettered, queue.cursor.rows) == (30, 0)
+    for scene.message in messages:
+        scene.turn()
+        assert scene.verdict() is Verdict.SHED

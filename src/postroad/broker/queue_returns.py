@@ -109,17 +109,18 @@ class QueueReturns:
 
     def _give_up(self, queue: NamedQueue, rows: Mapping[int, int], reason: str, now: int) -> None:
         """Move messages that returned too often to the dead-letter queue, or drop them."""
-        places = np.array(list(rows.values()), np.int64)
         if self.is_dead_letter(queue.name):
             # There is no queue after this one: they stay.
-            self._redeliveries.again(queue.cursor, places, now)
+            self._keep(queue.cursor, rows, now)
             return
         note = f"dead-letter-queue:{escape(queue.name)}\ndead-letter-reason:{reason}\n".encode()
-        self.give_up(queue.cursor, queue.name, rows, reason, note, now)
-        queue.dead_lettered += len(rows)
+        if self.give_up(queue.cursor, queue.name, rows, reason, note, now):
+            queue.dead_lettered += len(rows)
 
-    def give_up(self, cursor: Cursor, name: str, rows: Mapping[int, int], reason: str, note: bytes, now: int) -> None:
+    def give_up(self, cursor: Cursor, name: str, rows: Mapping[int, int], reason: str, note: bytes, now: int) -> bool:
         """Move messages of a cursor that returned too often to the dead-letter queue of a name, or drop them.
+
+        If that cannot be done now, they wait for the longest time, and come back once more.
 
         Args:
             cursor: whose they are; they are in flight.
@@ -128,11 +129,18 @@ class QueueReturns:
             reason: why, for the record.
             note: header lines that give the reason to those who get them from there.
             now: the time in ms.
+
+        Returns:
+            whether they were given up.
         """
         places = np.array(list(rows.values()), np.int64)
+        recorder, given_up = self._core.recorder, self._stored.given_up
+        if given_up.is_crowded:
+            # The disk is behind.
+            self._keep(cursor, rows, now)
+            return False
         ids_only = ids_alone(words_of(rows))
         every = np.arange(len(places))
-        recorder, given_up = self._core.recorder, self._stored.given_up
         self.dead_lettered += len(places)
 
         def dropped(batch: Batch, rows: NDArray[np.int64], at: int) -> None:
@@ -141,14 +149,14 @@ class QueueReturns:
         if not self._settings.dead_letter:
             self._log.settle(cursor, places)
             given_up.note(cursor, ids_only, every, dropped, now)
-            return
+            return True
         try:
             target = self._make(self._settings.dead_letter + name, now)
         except PostroadError as error:
             self.undeliverable = str(error)
             self.dead_lettered -= len(places)
-            self._redeliveries.again(cursor, places, now)
-            return
+            self._keep(cursor, rows, now)
+            return False
         self.undeliverable = ""
         self._log.transfer(cursor, places, target.cursor, note)
 
@@ -165,6 +173,12 @@ class QueueReturns:
             # No publisher can be paused for dead letters: keep the latest.
             self._deliveries.overflowed.add(target.holder)
             self._stored.shed_oldest(target.holder)
+        return True
+
+    def _keep(self, cursor: Cursor, rows: Mapping[int, int], now: int) -> None:
+        """Let messages that returned too often and cannot be given up now come back once more, after a while."""
+        self._redeliveries.again(cursor, np.array(list(rows.values()), np.int64), now)
+        self.note_return(rows, now)
 
 
 def given_up_because(deliveries: int, refused: bool, for_good: bool) -> str:
