@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from postroad.server import tcp
+from postroad.config import BrokerConfig
+from postroad.server import Service, tcp
+from postroad.server.tcp import TcpConnection
 from postroad.server.write_backlog import PIECE_BYTES, WriteBacklog
 from postroad.sessions import SharedBytes
+from postroad.sessions.stomp import StompConversation
 from tests.server.scene import Client, run, service, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-
-    from postroad.server import Service
 
 BODY = bytes(range(256)) * (16 * 1024 * 1024 // 256)
 # What the system and a transport may hold of a message for one connection, besides what is shared.
@@ -179,5 +180,48 @@ def test_a_client_that_ends_its_sending_side_and_reads_nothing_keeps_no_place(
             await until(lambda: broker.server_statistics().connections_now == 1)
             for each in (client, publisher):
                 each.writer.transport.abort()
+
+    run(talk)
+
+
+class SlowTransport(asyncio.Transport):
+    """Keeps what it is given; the test says what the socket has taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsent = 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.unsent += len(data)
+
+
+def test_client_that_has_read_a_large_message_and_gets_nothing_more_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tcp, "COUNT_SECONDS", 0.01)
+
+    async def talk() -> None:
+        broker = Service(BrokerConfig(data=str(tmp_path)))
+        slow, transport = TcpConnection(broker.clients, StompConversation), SlowTransport()
+        slow.connection_made(transport)
+        slow.write(bytes(PIECE_BYTES))
+        slow.write(bytes(2 * PIECE_BYTES))
+        slow.pause_writing()
+        transport.unsent = 100
+        slow.resume_writing()
+        assert broker.server_statistics().held_bytes_now == 2 * PIECE_BYTES + 100
+        # The loop reports nothing when the socket takes the rest.
+        transport.unsent = 0
+        await until(lambda: broker.server_statistics().held_bytes_now == 0)
+        slow.connection_lost(None)
 
     run(talk)

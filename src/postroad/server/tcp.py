@@ -33,6 +33,9 @@ CLOSE_SECONDS = 5.0
 # A connection that rests for a turn, or until a login is checked, is read again by itself after less.
 PAUSED_SECONDS = 1.0
 
+# After this time without a write, look whether the socket has taken the last of a large message: no loop reports it.
+COUNT_SECONDS = 1.0
+
 _CLOSED_BY_CLIENT = "the client closed the connection"
 
 # Systems without it tell only of connections that were reset.
@@ -63,6 +66,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._wake_handle: asyncio.TimerHandle | None = None
         self._close_handle: asyncio.TimerHandle | None = None
+        self._count_handle: asyncio.TimerHandle | None = None
         self._stalled = False
         # When it was last paused; None while it is read.
         self._paused_since: float | None = None
@@ -90,7 +94,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._session: ClientSession = self._clients.opened(self, self._make)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for handle in (self._wake_handle, self._close_handle):
+        for handle in (self._wake_handle, self._close_handle, self._count_handle):
             if handle is not None:
                 handle.cancel()
         try:
@@ -138,6 +142,12 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._unsent = unsent
         if change:
             self._clients.holds(change)
+        if self._backlog.is_lent and not self._stalled and self._count_handle is None:
+            self._count_handle = self._loop.call_later(COUNT_SECONDS, self._count_later)
+
+    def _count_later(self) -> None:
+        self._count_handle = None
+        self._count_unsent()
 
     def pause_writing(self) -> None:
         self._stalled = True
@@ -147,6 +157,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._stalled = False
         if self._backlog.parts:
             self._pump()
+        elif self._backlog.is_lent:
+            self._count_unsent()
         if not self._stalled:
             self._refill_soon()
 
