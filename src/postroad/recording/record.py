@@ -221,11 +221,11 @@ class LiveRecord:
             log.warning("recovered from the journal", extra={"entries": entries})
         return True
 
-    async def stop(self) -> None:
-        """Write all there is."""
+    async def stop(self, is_whole: bool = True) -> None:
+        """Write all there is; unless that is the whole record, readers take this run for one that crashed."""
         if self._upkeep is not None:
             self._upkeep.cancel()
-        await self.writer.stop()
+        await self.writer.stop(is_whole)
         if self.journal is not None:
             await self.journal.stop()
         if self._shipment is not None:

@@ -142,8 +142,11 @@ class RecordWriter:
         self._tell()
         self._task = asyncio.create_task(self._keep_for_ever())
 
-    async def stop(self) -> None:
-        """Write all there is, and end the run, within the time that a disk may take. A second call does nothing."""
+    async def stop(self, is_whole: bool = True) -> None:
+        """Write all there is, and end the run, within the time that a disk may take. A second call does nothing.
+
+        Unless that is the whole record, the run does not end on purpose, as after a crash.
+        """
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -157,7 +160,8 @@ class RecordWriter:
                 log.exception("internal error", extra={"where": "tracking"})
             self._answer()
             if not self._hangs:
-                await is_done(self._thread.do(lambda: self._backlog.close(self._clock())), HANG_SECONDS)
+                close = self._backlog.close
+                await is_done(self._thread.do(lambda: close(self._clock(), is_whole=is_whole)), HANG_SECONDS)
             self._tell()
         self._thread.end()
 

@@ -392,7 +392,7 @@ class Service:
             await self.inquiry.stop()
         await self._storage.stop()
         if self._tracking is not None:
-            await self._tracking.stop()
+            await self._tracking.stop(is_whole=not self._storage.leaves_unknown)
         self._lock.release()
         # The admin endpoint last: it says "not ready" while the broker stops.
         self.ports.close()

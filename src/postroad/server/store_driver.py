@@ -206,6 +206,11 @@ class StoreDriver:
         return f"it is full (store.max_bytes is {most:,}), and {unstored:,} messages of neighbours wait for room"
 
     @property
+    def leaves_unknown(self) -> bool:
+        """Return whether messages were given up, and nobody knows yet whether the disk has that: it failed."""
+        return self._core.store is not None and self._core.store.given_up.rows > 0
+
+    @property
     def mark(self) -> int:
         """Return a number that changes whenever something was stored that a receipt has to wait for."""
         return 0 if self.log is None else self.log.touches

@@ -165,10 +165,13 @@ class Backlog:
         done, self._done = self._done, []
         return done
 
-    def close(self, now: int) -> None:
-        """Write what waits and end the run; where that fails, readers take the run for one that crashed."""
+    def close(self, now: int, *, is_whole: bool = True) -> None:
+        """Write what waits and end the run; where that fails, readers take the run for one that crashed.
+
+        Also if it is not whole: something that happened was never reported.
+        """
         self.put(now, at_once=True)
-        if self._writer is not None and not self._waiting:
+        if self._writer is not None and not self._waiting and is_whole:
             try:
                 self._writer.close(now)
             except (TrailError, OSError) as error:
