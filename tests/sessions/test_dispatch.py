@@ -123,6 +123,35 @@ def test_a_defect_in_what_one_session_waited_for_keeps_no_other_waiting(caplog: 
     assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["a defect"]
 
 
+class Ending:
+    """The session of a client that ends with the first defect."""
+
+    def __init__(self) -> None:
+        self.defects: list[str] = []
+        self.receipts: list[str] = []
+
+    def broke(self, error: Exception) -> None:
+        self.defects.append(str(error))
+
+    def confirm(self) -> None:
+        if not self.defects:
+            self.receipts.append("committed")
+
+
+def test_a_session_gets_no_receipt_for_what_failed_when_its_turn_came() -> None:
+    core = Broker(1, PublisherNumbers(lambda: 1), in_turns=True)
+    dispatcher, client, session = Dispatcher(core), Ending(), core.attached("a")
+    dispatcher.join(session.number, client)  # type: ignore[arg-type]
+
+    def settle() -> None:
+        raise RuntimeError("a defect")
+
+    dispatcher.after_turns(session, settle)
+    dispatcher.after_turns(session, client.confirm)
+    dispatcher.finish()
+    assert (client.defects, client.receipts) == (["a defect"], [])
+
+
 class Rendering:
     """What a renderer has prepared of a batch."""
 

@@ -219,8 +219,12 @@ class Dispatcher:
             try:
                 action()
             except Exception as error:
-                # A defect in what one session waited for must not keep others waiting for ever.
-                log.error("internal error", exc_info=error)
+                # A defect in what one session waited for must not keep others waiting for ever. That one ends: what it
+                # waits for next may be the receipt for what has failed.
+                if client := self._sessions.get(session.number):
+                    client.broke(error)
+                else:
+                    log.error("internal error", exc_info=error)
 
     def _write(self, deliveries: list[Delivery]) -> None:
         # A loop, because `any` would make a generator for each read.
