@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
+import pytest
 
 from postroad.broker import former_versions
 from postroad.broker.standing_interest import StandingTerms, is_standing
 from postroad.store import Log, carry_out, recover
-from tests.broker.changing_network import acknowledged, formers
+from tests.broker.changing_network import ChangingMob, acknowledged, formers
 from tests.broker.durable_network import DurableNetwork
 
 
@@ -22,13 +25,13 @@ def begin_again(network: DurableNetwork, number: int) -> None:
     network.crash(number)
     disk = network.disks[number]
     log = Log(network.store, recover(disk.segments(), disk.read, disk.sync))
-    (cursor,) = (each for each in log.cursors.values() if is_standing(each.terms))
-    standing = msgspec.msgpack.decode(cursor.terms, type=StandingTerms).standing
-    log.change_cursor(cursor, msgspec.msgpack.encode(EarlierTerms(standing=standing)))
-    commit = log.take_commit(network.now)
-    assert commit is not None
-    carry_out(commit, disk)
-    log.committed(commit)
+    for cursor in [each for each in log.cursors.values() if is_standing(each.terms)]:
+        standing = msgspec.msgpack.decode(cursor.terms, type=StandingTerms).standing
+        log.change_cursor(cursor, msgspec.msgpack.encode(EarlierTerms(standing=standing)))
+        commit = log.take_commit(network.now)
+        assert commit is not None
+        carry_out(commit, disk)
+        log.committed(commit)
     network.start(number)
 
 
@@ -86,3 +89,23 @@ def test_earlier_version_that_ran_in_between_counts_as_one_that_everybody_may_ha
         network.settle(2)
     network.cut.clear()
     assert acknowledged(network, "reader") == [1, 4]
+
+
+class UpgradingMob(ChangingMob):
+    """Also upgrades brokers, and takes them back to the earlier version for a while."""
+
+    def act(self) -> None:
+        if self.random.random() < 0.02 and (number := self._any()):
+            begin_again(self, number)
+        else:
+            super().act()
+
+
+SEEDS = range(200) if os.environ.get("POSTROAD_THOROUGH") else range(6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mob_gets_exactly_what_it_wanted_through_upgrades(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The bound has a test of its own.
+    monkeypatch.setattr(former_versions, "MAX_FORMERS", 1_000)
+    UpgradingMob(seed).play(seed)
