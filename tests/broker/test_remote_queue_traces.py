@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from postroad.broker import QueueSettings
 from postroad.broker.id_batches import ids_alone
@@ -178,3 +179,25 @@ def test_message_that_an_earlier_version_recorded_as_sent_on_when_it_put_it_wait
     del home.store.put_refusal
     network.settle(3)
     assert reasons(network.trace(2), 2)[-1] == "sent on"
+
+
+@pytest.mark.parametrize("home", [2, 3])
+def test_message_does_not_wait_for_the_former_home_of_its_queue(home: int) -> None:
+    network = TracedNetwork()
+    network.cut |= {frozenset((1, 2)), frozenset((2, 3))}
+    network.send(2)
+    network.settle(1)
+    assert network.trace().verdict is Verdict.WAITING
+    for number in (1, 2, 3):
+        network.stop(number)
+    network.home = home
+    for number in (1, 2, 3):
+        network.start(number)
+    network.settle(1)
+    assert network.trace().verdict is Verdict.WAITING
+    network.cut.clear()
+    client = network.consume(home)
+    network.settle(5)
+    network.answer(client, 1)
+    network.settle(5)
+    assert (network.trace().verdict, network.trace().certainty) == (Verdict.ACKNOWLEDGED, 1.0)

@@ -43,10 +43,23 @@ PUT_BYTES = 512 * 1024
 
 
 class OutgoingTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of an outgoing queue: the name of the queue, and who made it here."""
+    """What is stored of an outgoing queue.
+
+    Attributes:
+        outgoing: the name of the queue.
+        principal: who made it here.
+        homes: the brokers that were its home while what waits came here, the present one last. A store of an earlier
+            version does not say it.
+    """
 
     outgoing: str
     principal: str
+    homes: tuple[int, ...] = ()
+
+    def at(self, home: int, *, waits: bool) -> OutgoingTerms:
+        """Return the same with another present home; if nothing waits, the former ones are of no interest."""
+        former = [each for each in self.homes if each != home] if waits else []
+        return msgspec.structs.replace(self, homes=(*former, home))
 
 
 class RemoteInterestTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +96,7 @@ class OutgoingQueue:
     Attributes:
         name: of the queue; `DURABLE_PUT` if they are for durable subscriptions.
         home: the broker that its messages are for.
+        former_homes: for which others an earlier process may have kept some of them, by other plans.
         principal: who made it here.
         holder: stands for it where subscriptions are named.
         cursor: its rows in the store.
@@ -101,9 +115,11 @@ class OutgoingQueue:
         if isinstance(terms, OutgoingTerms):
             self.name, self.principal, topic = terms.outgoing, terms.principal, "/queue/" + terms.outgoing
             self.states = AcceptedStates()
+            self.former_homes = terms.homes[:-1]
         else:
             self.name, self.principal, topic = DURABLE_PUT, "", f"broker {home}"
             self.states = AcceptedStates(terms.states, end)
+            self.former_homes = ()
         self.home = home
         self.cursor = cursor
         session = Session(0, self.principal)

@@ -140,8 +140,11 @@ class OutgoingQueues:
         """Restore what an earlier process left for queues: all of it is in doubt."""
         for cursor in list(self._log.cursors.values()):
             if is_outgoing(cursor.terms):
-                terms = msgspec.msgpack.decode(cursor.terms, type=OutgoingTerms)
-                self._doubt(self._enter(terms, self._home(terms.outgoing), cursor))
+                before = msgspec.msgpack.decode(cursor.terms, type=OutgoingTerms)
+                terms = before.at(home := self._home(before.outgoing), waits=cursor.rows > 0)
+                if terms != before:
+                    self._log.change_cursor(cursor, msgspec.msgpack.encode(terms))
+                self._doubt(self._enter(terms, home, cursor))
 
     def restore_for_durables(self, terms: RemoteInterestTerms, cursor: Cursor) -> OutgoingQueue:
         """Restore what an earlier process left for the durable subscriptions of another broker."""
@@ -211,7 +214,7 @@ class OutgoingQueues:
             )
         if refusal := self._stored.refusal:
             raise BrokerError(f"nothing can be kept for a queue of another broker now: {refusal}")
-        terms = OutgoingTerms(outgoing=name, principal=principal)
+        terms = OutgoingTerms(outgoing=name, principal=principal, homes=(home,))
         cursor = self._log.open_cursor(self._core.take_subscription_number(), msgspec.msgpack.encode(terms))
         return self._enter(terms, home, cursor)
 
@@ -309,7 +312,8 @@ class OutgoingQueues:
         queue.unconfirmed += count
         # On record it is kept here until its home has stored it (`stored_there`).
         if again:
-            # Version 0.2.0 recorded this when it put them. Or it was stored, and a crash undid what followed.
+            self._release_former(queue, ids_only, now)
+            # Version 0.2.0 recorded them as sent on when it put them. Others were kept for a former home.
             self._core.recorder.dropped(ids_only, every, queue.home, Detour.HELD, now)
         self._core.recorder.relayed(ids_only, every, queue.home, now)
         rows = rows_payload(batch)
@@ -332,6 +336,7 @@ class OutgoingQueues:
         while taken:
             for each in taken:
                 ids_only, every = ids_alone(each.batch.ids[each.rows]), np.arange(len(each.places))
+                self._release_former(queue, ids_only, now)
                 self._core.recorder.dropped(ids_only, every, queue.home, Detour.SENT_ON, now)
                 self._core.recorder.queued(ids_only, every, target.cursor.number, now)
                 self._log.transfer(queue.cursor, each.places, target.cursor, b"")
@@ -340,6 +345,11 @@ class OutgoingQueues:
         queue.holder.waiting.stored = self._log.unread(queue.cursor)
         if queue.holder.waiting.stored:
             self._stored.block(queue.holder)
+
+    def _release_former(self, queue: OutgoingQueue, ids_only: Batch, now: int) -> None:
+        """Record that messages are not kept for a former home any more."""
+        for home in queue.former_homes:
+            self._core.recorder.dropped(ids_only, np.arange(len(ids_only)), home, Detour.SENT_ON, now)
 
     def _way(self, home: int) -> _UnderWay:
         return self._ways.setdefault(home, _UnderWay())
