@@ -424,6 +424,9 @@ def _under_way(findings: Findings, message: MessageId, now: int) -> tuple[Gap, .
     """
     if not findings.relayed_to or not findings.waited or findings.waits:
         return ()
+    if findings.accepted is None and not findings.dropped:
+        # It came from another broker, where it may have waited for hours, and nothing says when it went on from here.
+        return (Gap(now, FOREVER, GapReason.SENT_LATELY),)
     # When it went on at last; a delivery from a queue is recorded with its time only after a longer wait than this.
     latest = max([message.time + LATE_MS, *(drop.at for drop in findings.dropped)])
     return (Gap(now, FOREVER, GapReason.SENT_LATELY),) if now < latest + DEFAULT_TOLERANCE_MS + DEFAULT_SKEW_MS else ()
