@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 from typing import TYPE_CHECKING, Any, cast
 
 from postroad.broker import Broker, Limits, PublisherNumbers
@@ -239,6 +240,14 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - the condition belongs to the broker, which sets no event for tests
             await asyncio.sleep(0.005)
+
+
+async def until_it_says(ask: Callable[[], Awaitable[Any]], text: str) -> Any:
+    """Ask until the answer has a text, as JSON; return the answer."""
+    async with asyncio.timeout(PATIENCE):
+        while text not in json.dumps(answer := await ask()):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.005)
+    return answer
 
 
 def run(test: Callable[[], Awaitable[None]], patience: float = 2 * PATIENCE) -> None:

@@ -19,7 +19,7 @@ from postroad.errors import PostroadError
 from postroad.topology import Plan, line
 from tests.server.planned import planned
 from tests.server.queue_scene import consumer, messages, produce
-from tests.server.scene import Client, run, service, until
+from tests.server.scene import Client, run, service, until, until_it_says
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,15 +99,15 @@ def test_trace_tells_that_a_message_waited_was_refused_and_was_dead_lettered_and
                 (frame,) = await messages(client, 1)
                 client.send("NACK", id=frame.headers["ack"])
             await until(lambda: broker.statistics().dead_lettered == 1)
-            traced = await asked(broker, f"/trace/{message}")
+            # On record once the store has it.
+            dead = "dead-lettered to DLQ.work: refused, delivery 2"
+            traced = await until_it_says(lambda: asked(broker, f"/trace/{message}"), dead)
             (stop,) = traced["stops"]
             assert [each["reason"] for each in stop["dropped"]].count("comes again") == 1
-            told = json.dumps(traced)
-            assert "dead-lettered to DLQ.work: refused, delivery 2" in told
-            assert "/queue/DLQ.work" in told
+            assert "/queue/DLQ.work" in json.dumps(traced)
             await asked(broker, "/queues/DLQ.work/messages?by=carla", "DELETE")
             await until(lambda: broker.statistics().shed_stored == 1)
-            assert "purged by carla" in json.dumps(await asked(broker, f"/trace/{message}"))
+            await until_it_says(lambda: asked(broker, f"/trace/{message}"), "purged by carla")
             await client.close()
 
     run(talk)
